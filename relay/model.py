@@ -179,3 +179,15 @@ class Settlement:
     pauses: bool = False
     chain: bool = False
     failure: Failure | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """One attempt that ended: what to write, and what it tells about the destination as a whole.
+
+    `hold_s` is for how long the receiver asks to be left alone, from now.
+    """
+
+    settlement: Settlement
+    signal: Literal["success", "failure", "neutral"]
+    hold_s: float | None = None

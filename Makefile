@@ -1,0 +1,67 @@
+# Everything needs only make and a Python >= 3.11; PYTHON=/path/to/python3 chooses another than the first found.
+SECONDS ?= 30
+WORKERS ?= 2
+ARGS ?= tests --ignore=tests/bench
+BIN := .venv/bin
+READY := .venv/.ready
+
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+.PHONY: help venv demo test lint ruff types floors migrations docs wheel requirements clean
+
+help: ## this list
+	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' Makefile
+
+venv: $(READY) ## prepare .venv with all that the other targets need
+
+define find_python
+	for python in $(PYTHON) python3 python3.14 python3.13 python3.12 python3.11; do \
+		"$$python" -c 'import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && break; \
+		python=; \
+	done; \
+	test -n "$$python" || { echo "no Python >= 3.11 with venv found;" \
+		"name one with PYTHON=..., or install one (Debian: apt-get install python3-venv)" >&2; exit 1; }
+endef
+
+# Hashed requirements first, then the package itself with the build backend that was among them.
+$(READY): requirements-dev.txt pyproject.toml
+	@$(find_python); test -x $(BIN)/pip || "$$python" -m venv --clear .venv
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-dev.txt
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	@touch $@
+
+demo: $(READY) ## the whole story in SECONDS=30, JSON=1 for a last line to parse
+	@$(BIN)/relay demo --seconds $(SECONDS) $(if $(JSON),--json)
+
+test: $(READY) ## the core suite; ARGS=tests/rules for a part, RELAY_TEST_POSTGRES=15 for Debian's PostgreSQL
+	@$(BIN)/pytest -n $(WORKERS) $(ARGS)
+
+lint: ruff types floors migrations ## every static check
+
+ruff: $(READY)
+	@$(BIN)/ruff check . && $(BIN)/ruff format --check .
+
+types: $(READY)
+	@$(BIN)/mypy
+
+floors: $(READY)
+	@$(BIN)/lint-imports
+
+migrations: $(READY)
+	@$(BIN)/squawk schema/*.sql
+
+docs: $(READY) ## write docs/configuration.md from the settings
+	@$(BIN)/python -c 'from relay.config import reference; print(reference(), end="")' > docs/configuration.md
+
+wheel: $(READY) ## build dist/*.whl
+	@$(BIN)/python -m hatchling build -t wheel
+
+# For maintainers; needs uv. No index address may get into these files.
+COMPILE := uv pip compile --quiet --universal --generate-hashes --python-version 3.11 --no-header --no-annotate
+requirements: ## renew requirements*.txt
+	printf 'hatchling>=1.27\neditables>=0.5\n' | $(COMPILE) pyproject.toml --extra demo --group dev - -o requirements-dev.txt
+	$(COMPILE) pyproject.toml -c requirements-dev.txt -o requirements.txt
+
+clean: ## remove .venv, dist and caches
+	@rm -rf .venv dist .cache .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	@find . -name __pycache__ -prune -exec rm -rf {} +

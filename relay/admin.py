@@ -1,0 +1,135 @@
+"""What operators do to the database: one method a verb. The pipeline does not need any of it."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import psycopg.types.json
+
+from relay.database import Database
+from relay.errors import RelayError
+from relay.model import Destination
+
+# Counts stop here; see status.sql.
+CAP = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class Registered:
+    """One row of `outbox.destination`."""
+
+    name: str
+    topics: tuple[str, ...]
+    on_dead: str
+    generation: int
+    retired: bool
+    paused: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Synced:
+    """What `relay sync` changed, and which registered destinations the configuration does not have."""
+
+    registered: list[str]
+    retired: list[str]
+    not_configured: list[str]
+
+
+@dataclass(frozen=True, slots=True)
+class DestinationStatus:
+    """One destination at a glance. Counts of CAP mean "or more"; ages and rates are in seconds and per second."""
+
+    name: str
+    registered: bool
+    retired: bool
+    paused_why: str | None
+    due: int
+    oldest_due_age_s: float | None
+    later: int
+    running: int
+    blocked: int
+    dead: int
+    standing_lanes: int
+    done_per_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Status:
+    """Everything `relay status` shows. `replicas` are (name, seconds since it connected)."""
+
+    destinations: list[DestinationStatus]
+    unrouted: int
+    replicas: list[tuple[str, float]]
+
+
+class Admin:
+    """The statements behind the operator's verbs."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def registry(self) -> list[Registered]:
+        """Every registered destination, retired ones too, by name."""
+        [found] = await self._database.transact(("registry", {}))
+        return [Registered(row[0], tuple(row[1]), *row[2:]) for row in found]
+
+    async def sync(self, destinations: Sequence[Destination], *, generation: int, retire: Sequence[str]) -> Synced:
+        """Registers `destinations` as of `generation` and retires the names in `retire`.
+
+        Raises RelayError, changing nothing, when the registry is of a higher generation, or when a name to
+        retire is still configured or was never registered. What is neither configured nor named stays.
+        """
+        configured = {d.name for d in destinations}
+        async with self._database.transaction() as transaction:
+            await transaction.fetch("registry_lock", {})
+            known = {row[0]: row for row in await transaction.fetch("registry", {})}
+            _refuse(configured, {name: row[3] for name, row in known.items()}, generation, retire)
+            registered = await transaction.fetch(
+                "register",
+                {
+                    "names": [d.name for d in destinations],
+                    "topics": [psycopg.types.json.Jsonb(list(d.topics)) for d in destinations],
+                    "on_dead": [d.on_dead for d in destinations],
+                    "generation": generation,
+                },
+            )
+            retired = await transaction.fetch("retire", {"names": list(retire), "generation": generation})
+        left = {name for name, row in known.items() if not row[4]} - configured - set(retire)
+        return Synced(sorted(row[0] for row in registered), sorted(row[0] for row in retired), sorted(left))
+
+    async def pause(self, destination: str, why: str) -> None:
+        """Keeps every replica from claiming for a destination; what is in flight goes on."""
+        await self._database.transact(("pause", {"name": destination, "why": why}))
+
+    async def resume(self, destination: str) -> bool:
+        """Undoes a pause; false when the destination was not paused."""
+        [found] = await self._database.transact(("resume", {"name": destination}))
+        return bool(found)
+
+    async def status(self) -> Status:
+        """Every destination, unrouted jobs and replicas, at a cost that does not grow with the table."""
+        destinations, unrouted, replicas = await self._database.transact(
+            ("status", {"cap": CAP}), ("unrouted", {"cap": CAP}), ("replicas", {})
+        )
+        return Status(
+            destinations=[DestinationStatus(*row) for row in destinations],
+            unrouted=unrouted[0][0],
+            replicas=[(row[0], row[1]) for row in replicas],
+        )
+
+    async def missing_privileges(self) -> list[str]:
+        """What the connected role may not do and the relay must, a phrase each."""
+        [found] = await self._database.transact(("privileges", {}))
+        return [row[0] for row in found]
+
+
+def _refuse(configured: set[str], generations: dict[str, int], generation: int, retire: Sequence[str]) -> None:
+    newest = max(generations.values(), default=0)
+    if newest > generation:
+        raise RelayError(
+            f"the registry is of generation {newest} and this configuration of registry.generation {generation}: "
+            "a newer deploy has been here; nothing was changed"
+        )
+    if still := sorted(configured & set(retire)):
+        raise RelayError(f"{', '.join(still)}: still configured; remove it from the configuration before it is retired")
+    if unknown := sorted(set(retire) - generations.keys()):
+        raise RelayError(f"{', '.join(unknown)}: never registered; registered are {', '.join(sorted(generations))}")

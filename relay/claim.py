@@ -1,0 +1,195 @@
+"""Decides when to look for due jobs of which destination, how far, and how many to take."""
+
+import random
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from datetime import timedelta
+
+from relay.model import Destination, Job
+from relay.rows import START, Claimed, Looked, Mark, Range
+from relay.store import Store
+
+PRIORITIES = (0, 1, 2, 3)
+WIDEST = 4_096
+# One claim in so many looks at the least urgent level first, so that none starves.
+_TURNS = 8
+_SHORTEST_PAUSE_S = 0.005
+# A NOTIFY takes a lock that serialises commits. Above this many heard in a second, producers are told to save
+# them, and every destination is looked at this often until a claim finds nothing.
+_LOUD_PER_S = 200
+_UNANNOUNCED_PAUSE_S = 0.05
+# The flag that producers read is shared; whoever lowered it may be gone.
+_REPEAT_IDLE_S = 5.0
+# A range that only holds dead index entries is skipped up to the last row seen, less this slack: `run_at`
+# is the start of the producer's transaction, which may commit a while after later ones.
+_SLACK = timedelta(seconds=2)
+_FULL_LOOK_S = 1.5
+_SLOW_CLAIM_S = 0.020
+_LARGEST_PAYLOAD = 1 << 20
+
+
+@dataclass(slots=True)
+class _View:
+    """What is known of one destination: when to look again, and how far the search has come."""
+
+    look_s: float = 0.0
+    pause_s: float = _SHORTEST_PAUSE_S
+    width: int = 0
+    after: dict[int, Mark] = field(default_factory=dict)
+    swept: dict[int, Mark] = field(default_factory=dict)
+    full_look_s: float = 0.0
+
+
+class Claimer:
+    """One claim a step, for every destination whose time has come and that has room.
+
+    Each destination is looked at again 5 ms after jobs were found, then after 10, 20 … ms up to `poll_s`:
+    between the last look and the moment producers see that we are idle, a commit can go unannounced.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        destinations: Sequence[Destination],
+        *,
+        wanted: Callable[[str], int],
+        bytes_held: Callable[[], int],
+        payload_budget_bytes: int,
+        on_claimed: Callable[[Sequence[Job], float], None],
+        note: Callable[[str, bool], None],
+        wake: Callable[[], None],
+        poll_s: float,
+        notify: bool,
+        rng: random.Random,
+    ) -> None:
+        self._store = store
+        self._views = {d.name: _View() for d in destinations}
+        self._wanted = wanted
+        self._bytes_held = bytes_held
+        self._payload_budget_bytes = payload_budget_bytes
+        self._on_claimed = on_claimed
+        self._note = note
+        self._wake = wake
+        self._poll_s = poll_s
+        self._notify = notify
+        self._rng = rng
+        self._turn = 0
+        self._idle: bool | None = None
+        self._told_s = -_REPEAT_IDLE_S
+        self._heard = 0
+        self._heard_since_s = 0.0
+        self._slow_until_s = 0.0
+
+    def ring(self, name: str) -> None:
+        """Something may be due for this destination; an empty name means for any. Unknown names are not ours."""
+        for view in self._views.values() if not name else filter(None, [self._views.get(name)]):
+            view.look_s = 0.0
+            view.pause_s = _SHORTEST_PAUSE_S
+        self._wake()
+
+    def heard(self, name: str) -> None:
+        """A producer's NOTIFY for this destination; an empty name when some may have been missed."""
+        self._heard += 1
+        self.ring(name)
+
+    async def step(self) -> float:
+        """Claims once; seconds until the next claim."""
+        now_s = time.monotonic()
+        asked = self._ask(now_s)
+        room = self._payload_budget_bytes - self._bytes_held()
+        if asked and room >= _LARGEST_PAYLOAD:
+            claimed = await self._store.claim(self._ranges(asked, now_s), payload_bytes=room)
+            took_s = time.monotonic() - now_s
+            if took_s > _SLOW_CLAIM_S * (1 + len(claimed.jobs) / 50):
+                self._slow_until_s = now_s + took_s + 10.0
+            self._learn(asked, claimed, room)
+            self._on_claimed(claimed.jobs, now_s)
+            await self._announce(found=bool(claimed.jobs))
+        else:
+            for name in asked:
+                self._views[name].look_s = now_s + self._poll_s
+        return max(0.0, min((v.look_s for v in self._views.values()), default=now_s + self._poll_s) - time.monotonic())
+
+    def _ask(self, now_s: float) -> dict[str, int]:
+        """The destinations to look at, each with how many jobs it can take."""
+        asked = {}
+        for name, view in self._views.items():
+            # Half a pause early is early enough to share a statement.
+            if view.look_s - now_s <= view.pause_s / 2:
+                if wanted := self._wanted(name):
+                    asked[name] = wanted
+                else:
+                    # No room: the dispatcher rings when there is some.
+                    view.look_s = now_s + self._poll_s
+        return asked
+
+    def _ranges(self, asked: dict[str, int], now_s: float) -> list[Range]:
+        self._turn += 1
+        levels = PRIORITIES if self._turn % _TURNS else PRIORITIES[::-1]
+        ranges = []
+        for name, wanted in asked.items():
+            view = self._views[name]
+            fresh = not view.after
+            for priority in levels:
+                # A search under way goes on after the last row looked at, in the ranges that had more.
+                if fresh or priority in view.after:
+                    after = view.after.get(priority) or self._first(view, priority, now_s)
+                    ranges.append(Range(name, priority, wanted, min(WIDEST, max(view.width, wanted)), after))
+            if fresh and now_s >= view.full_look_s:
+                view.full_look_s = now_s + _FULL_LOOK_S
+        return ranges
+
+    def _first(self, view: _View, priority: int, now_s: float) -> Mark:
+        """Where to begin: at the front, or behind what earlier claims have emptied while vacuum could not."""
+        if now_s >= self._slow_until_s or now_s >= view.full_look_s:
+            return START
+        return view.swept.get(priority, START)
+
+    def _learn(self, asked: dict[str, int], claimed: Claimed, room: int) -> None:
+        now_s = time.monotonic()
+        started = dict.fromkeys(asked, 0)
+        for job in claimed.jobs:
+            started[job.destination] += 1
+        out_of_bytes = room - sum(len(job.body) for job in claimed.jobs) < _LARGEST_PAYLOAD
+        looked: dict[str, list[Looked]] = {name: [] for name in asked}
+        for seen in claimed.looked:
+            looked[seen.destination].append(seen)
+        for name, wanted in asked.items():
+            view = self._views[name]
+            width = min(WIDEST, max(view.width, wanted))
+            full = [seen for seen in looked[name] if seen.rows >= width]
+            for seen in looked[name]:
+                if seen.last.run_at is not None:
+                    view.swept[seen.priority] = Mark(seen.last.run_at - _SLACK)
+            filled = started[name] >= wanted or out_of_bytes
+            if full and not filled:
+                # Rows of few lanes, or of lanes somebody holds: look further, twice as far.
+                view.after = {seen.priority: seen.last for seen in full}
+                view.width = min(WIDEST, 2 * width)
+                view.look_s = now_s
+            else:
+                view.after, view.width = {}, 0
+                self._schedule(view, now_s, found=bool(looked[name]), filled=filled)
+            self._note(name, filled)
+
+    def _schedule(self, view: _View, now_s: float, *, found: bool, filled: bool) -> None:
+        if filled:
+            # More may be due; the dispatcher rings as soon as there is room for it.
+            view.pause_s = _SHORTEST_PAUSE_S
+            view.look_s = now_s + self._poll_s
+            return
+        longest_s = self._poll_s if self._idle or not self._notify else min(self._poll_s, _UNANNOUNCED_PAUSE_S)
+        view.pause_s = _SHORTEST_PAUSE_S if found else min(longest_s, 2 * view.pause_s)
+        view.look_s = now_s + view.pause_s * self._rng.uniform(0.9, 1.1)
+
+    async def _announce(self, *, found: bool) -> None:
+        """Tells the producers' trigger whether a NOTIFY is of use."""
+        now_s = time.monotonic()
+        loud = self._heard > _LOUD_PER_S * max(1.0, now_s - self._heard_since_s)
+        if now_s - self._heard_since_s > 1.0:
+            self._heard, self._heard_since_s = 0, now_s
+        idle = self._notify and (self._idle or not found) and not (loud and found)
+        if idle != self._idle or (idle and not found and now_s - self._told_s > _REPEAT_IDLE_S):
+            await self._store.set_idle(idle=idle)
+            self._idle, self._told_s = idle, now_s

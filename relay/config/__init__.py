@@ -1,0 +1,95 @@
+"""The configuration: `relay.yaml`, overridden by the environment, as one frozen tree.
+
+Only this package reads the process's environment.
+"""
+
+import os
+from collections.abc import Iterator, Mapping
+from itertools import combinations
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from pydantic import ValidationError
+
+from relay.config import document
+from relay.config.environment import FILE_VARIABLE, Environment, References, unknown, variable, variables
+from relay.config.origin import Complaint, Origin
+from relay.config.reference import reference
+from relay.config.refusal import complaints_of
+from relay.config.tree import Settings
+from relay.errors import ConfigError
+
+__all__ = ["Settings", "load", "reference", "warnings"]
+
+DEFAULT_FILE = Path("relay.yaml")
+_SECRET_KEYS = {"dsn", "listen_dsn", "proxy"}
+
+
+def load(path: Path | None = None, environ: Mapping[str, str] | None = None) -> Settings:
+    """Return the settings in the file at `path`, overridden by `environ` (default: the process's own).
+
+    Without `path` the file is RELAY_CONFIG, or `relay.yaml` where there is one. Raises ConfigError with a line
+    for each fault. Secrets of destinations are read now; those that cannot be are refused by
+    `Settings.resolved_destinations`, so that commands which send nothing do not need them.
+    """
+    environ = os.environ if environ is None else environ
+    file = path or Path(environ.get(FILE_VARIABLE) or DEFAULT_FILE)
+    stated = path is not None or bool(environ.get(FILE_VARIABLE))
+    content, origin = document.read(file) if stated or file.exists() else ({}, Origin())
+    environment, references = Environment(Settings, environ), References(environ)
+    origin = Origin(origin.file, origin.lines, environment.overriding)
+    raw = references.read(_overridden(content, environment, environ))
+    if faults := list(unknown(environ, {FILE_VARIABLE, *variables(Settings), *references.names})):
+        raise ConfigError("\n".join(faults))
+    try:
+        settings = Settings(**raw).written_at(origin)
+    except ValidationError as error:
+        raise origin.error(complaints_of(error, Settings)) from None
+    if complaints := [*_unreadable(settings), *settings.complaints()]:
+        raise origin.error(complaints)
+    return settings
+
+
+def _overridden(content: Mapping[str, Any], environment: Environment, environ: Mapping[str, str]) -> dict[str, Any]:
+    """Return `content` with each variable's value in place of the whole key it names."""
+    raw = dict(content)
+    for group, values in environment().items():
+        own = raw.get(group) or {}
+        if isinstance(own, dict):  # else the tree refuses it
+            secrets = {
+                key: variable(environment.overriding[group, key], environ) for key in values.keys() & _SECRET_KEYS
+            }
+            raw[group] = {**own, **values, **secrets}
+    return raw
+
+
+def _unreadable(settings: Settings) -> Iterator[Complaint]:
+    for key in ("dsn", "listen_dsn"):
+        secret = getattr(settings.database, key)
+        if secret is not None and secret.fault:
+            yield Complaint(("database", key), secret.fault)
+
+
+def warnings(settings: Settings) -> list[str]:
+    """Return what is allowed but likely wrong, a sentence each."""
+    if not settings.destinations:
+        return ["destinations: none is configured, so nothing is delivered"]
+    return [
+        f"destinations.{one} and destinations.{two} have common topics and the same origin: a receiver that "
+        "remembers idempotency keys may refuse the second; give one of them a key_suffix"
+        for (one, a), (two, b) in combinations(settings.destinations.items(), 2)
+        if _origin_of(a.url) == _origin_of(b.url)
+        and a.key_suffix == b.key_suffix
+        and any(_covers(p, q) or _covers(q, p) for p in a.topics for q in b.topics)
+    ]
+
+
+def _origin_of(url: str) -> tuple[str, str | None, int]:
+    """RFC 6454: scheme, host and port, the scheme's own port where none is written."""
+    parts = urlsplit(url)
+    return parts.scheme, parts.hostname, parts.port or (443 if parts.scheme == "https" else 80)
+
+
+def _covers(pattern: str, topic: str) -> bool:
+    return pattern in ("*", topic) or (pattern.endswith(".*") and topic.startswith(pattern[:-1]))

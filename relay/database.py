@@ -1,0 +1,133 @@
+"""Connections to the database, and transactions that mean the same whatever the role's or a pooler's defaults are."""
+
+import contextlib
+from collections.abc import AsyncIterator
+from importlib.resources import files
+from typing import Any, Self
+
+import psycopg
+from psycopg import AsyncConnection, IsolationLevel, errors
+from psycopg.types.numeric import Int8Dumper
+from psycopg_pool import AsyncConnectionPool, PoolTimeout
+
+from relay.errors import DatabaseUnavailableError
+from relay.rows import Parameters, Row
+
+SQL = {f.name.removesuffix(".sql"): f.read_bytes() for f in (files("relay") / "sql").iterdir() if f.is_file()}
+
+# Somebody else was faster, or held a row: the same statement may well succeed a moment later.
+CONFLICTS = (errors.UniqueViolation, errors.DeadlockDetected, errors.LockNotAvailable)
+# The database is away, starting, stopping, a standby by now, or has no connection left for us.
+UNAVAILABLE = (psycopg.OperationalError, psycopg.InterfaceError, errors.ReadOnlySqlTransaction, PoolTimeout)
+
+_LOCK_TIMEOUT_MS = 2_000
+
+
+class Database:
+    """A pool of connections. Everything raises one of UNAVAILABLE when the database is away."""
+
+    def __init__(
+        self,
+        dsn: str,
+        *,
+        name: str,
+        pool_size: int = 4,
+        prepared_statements: bool = True,
+        connect_timeout_s: float = 5.0,
+        statement_timeout_s: float = 30.0,
+    ) -> None:
+        self._statement_timeout_ms = round(statement_timeout_s * 1000)
+        self._pool = AsyncConnectionPool(
+            dsn,
+            min_size=1,
+            max_size=pool_size,
+            open=False,
+            timeout=connect_timeout_s,
+            reconnect_timeout=connect_timeout_s,
+            configure=_configure,
+            name=name,
+            kwargs={
+                "autocommit": True,
+                "application_name": name,
+                "connect_timeout": max(2, round(connect_timeout_s)),
+                "prepare_threshold": 5 if prepared_statements else None,
+                "keepalives_idle": 10,
+                "keepalives_interval": 5,
+                "keepalives_count": 3,
+                "tcp_user_timeout": 30_000,
+            },
+        )
+
+    async def __aenter__(self) -> Self:
+        await self._pool.open()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self._pool.close(timeout=2)
+
+    async def wait(self, timeout_s: float) -> None:
+        """Returns when a connection works; raises DatabaseUnavailableError after `timeout_s` seconds."""
+        try:
+            await self._pool.wait(timeout=timeout_s)
+        except PoolTimeout as error:
+            raise DatabaseUnavailableError(f"the database could not be reached within {timeout_s:g} s") from error
+
+    async def transact(
+        self, *statements: tuple[str, Parameters], durable: bool = True, lock_timeout_ms: int = _LOCK_TIMEOUT_MS
+    ) -> list[list[Row]]:
+        """Runs statements in one transaction and one round trip; the rows of each.
+
+        Without `durable` the commit does not wait for the disk: a crash of the database may forget it.
+        """
+        async with self._connection() as connection:
+            async with connection.pipeline(), connection.transaction():
+                await connection.execute(SQL["transaction"], self._settings(lock_timeout_ms, durable=durable))
+                cursors = [
+                    await connection.execute(SQL[name], parameters, binary=True) for name, parameters in statements
+                ]
+            return [await cursor.fetchall() if cursor.description else [] for cursor in cursors]
+
+    @contextlib.asynccontextmanager
+    async def transaction(self) -> AsyncIterator["Transaction"]:
+        """One transaction whose later statements depend on what the earlier ones found."""
+        async with self._connection() as connection, connection.transaction():
+            await connection.execute(SQL["transaction"], self._settings(_LOCK_TIMEOUT_MS, durable=True))
+            yield Transaction(connection)
+
+    @contextlib.asynccontextmanager
+    async def _connection(self) -> AsyncIterator[AsyncConnection]:
+        async with self._pool.connection() as connection:
+            try:
+                yield connection
+            except errors.ReadOnlySqlTransaction:
+                # A demoted primary answers, so the pool would keep it for ever.
+                await connection.close()
+                raise
+
+    def _settings(self, lock_timeout_ms: int, *, durable: bool) -> Parameters:
+        return {
+            "lock_timeout": f"{lock_timeout_ms}ms",
+            "statement_timeout": f"{self._statement_timeout_ms}ms",
+            "synchronous_commit": "on" if durable else "off",
+        }
+
+
+class Transaction:
+    """An open transaction."""
+
+    def __init__(self, connection: AsyncConnection) -> None:
+        self._connection = connection
+
+    async def fetch(self, name: str, parameters: Parameters) -> list[Row]:
+        """Runs one statement; its rows."""
+        cursor = await self._connection.execute(SQL[name], parameters, binary=True)
+        return await cursor.fetchall() if cursor.description else []
+
+
+async def _configure(connection: AsyncConnection[Any]) -> None:
+    # READ COMMITTED is part of the lane protocol: with an older snapshot a settle's second statement cannot
+    # see what a claim blocked. It is stated at every BEGIN, whatever the role's default is.
+    await connection.set_isolation_level(IsolationLevel.READ_COMMITTED)
+    await connection.set_read_only(False)
+    # One type for every int: else each mix of small and large numbers would be another prepared statement.
+    connection.adapters.register_dumper(int, Int8Dumper)

@@ -1,0 +1,184 @@
+"""Owns the slots of each destination: starts claimed jobs when its gate lets them, and says how many more it wants."""
+
+import asyncio
+import math
+import random
+import time
+from collections import deque
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
+
+from relay.model import Destination, Ended, Job, Settlement
+from relay.rules.gate import Gate
+
+# A send starts only while the lease outlasts the deadline by this much: time to write the outcome.
+LEASE_MARGIN_S = 5.0
+# A lane goes on at once this often; then it stands in line behind the other jobs of its destination.
+CHAIN_LIMIT = 8
+# What the slots finish in this time is claimed ahead, so that none is empty while a claim is under way.
+_AHEAD_S = 0.05
+
+Deliver = Callable[[Job, Destination], Awaitable[Ended]]
+
+
+class _Line:
+    """One destination: its gate, what is claimed and waits for a slot, and how fast slots become free."""
+
+    def __init__(self, destination: Destination) -> None:
+        self.destination = destination
+        self.gate = Gate(destination.max_in_flight, destination.rate_per_s, destination.retry.retry_after_cap_s)
+        self.waiting: deque[Job] = deque()
+        self.more = False
+        self.timer: asyncio.TimerHandle | None = None
+        self._finished = 0
+        self._counted_s = time.monotonic()
+        self._pace_per_s = 0.0
+
+    def finished(self) -> None:
+        self._finished += 1
+
+    def ahead(self, now_s: float) -> int:
+        """How many jobs to have claimed beyond the free slots."""
+        if self.destination.rate_per_s is not None or self.gate.state(now_s) != "closed":
+            return 0
+        if now_s - self._counted_s > _AHEAD_S:
+            self._pace_per_s = (self._pace_per_s + self._finished / (now_s - self._counted_s)) / 2
+            self._finished, self._counted_s = 0, now_s
+        return min(self.destination.max_in_flight, math.ceil(self._pace_per_s * _AHEAD_S))
+
+
+class Dispatcher:
+    """Runs each delivery as a task of its own, never more of a destination than its gate grants.
+
+    `group` owns the tasks. `deliver` makes one attempt, `settle` takes its outcome, `remaining_s` is what is
+    left of a job's lease, and `ring` asks for a claim of a destination that has room again.
+    """
+
+    def __init__(
+        self,
+        destinations: Sequence[Destination],
+        *,
+        group: asyncio.TaskGroup,
+        deliver: Deliver,
+        settle: Callable[[Settlement], None],
+        remaining_s: Callable[[Job], float],
+        ring: Callable[[str], None],
+        rng: random.Random,
+    ) -> None:
+        self._lines = {d.name: _Line(d) for d in destinations}
+        self._deliver = deliver
+        self._settle = settle
+        self._remaining_s = remaining_s
+        self._ring = ring
+        self._rng = rng
+        self._group = group
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._stopping = False
+        self.bytes_held = 0
+
+    def wanted(self, name: str) -> int:
+        """How many jobs of a destination may be claimed now."""
+        line, now_s = self._lines[name], time.monotonic()
+        wanted = line.gate.free(now_s) + line.ahead(now_s) - len(line.waiting)
+        if wanted <= 0 or self._stopping:
+            self._watch(line, now_s)
+            return 0
+        return wanted
+
+    def accept(self, jobs: Sequence[Job]) -> None:
+        """Takes claimed jobs; each is started, or waits a moment for a slot, or is released."""
+        touched = set()
+        for job in jobs:
+            self.bytes_held += len(job.body)
+            self._lines[job.destination].waiting.append(job)
+            touched.add(job.destination)
+        for name in touched:
+            self._start(self._lines[name])
+
+    def note(self, name: str, more: bool) -> None:  # noqa: FBT001 - the one thing there is to note
+        """What the last claim saw of a destination: whether more is due than it could take."""
+        self._lines[name].more = more
+
+    def stop(self) -> None:
+        """Starts nothing any more and gives back what waits; what is in flight goes on."""
+        self._stopping = True
+        for line in self._lines.values():
+            if line.timer is not None:
+                line.timer.cancel()
+            self._release_waiting(line)
+
+    async def drain(self, timeout_s: float) -> int:
+        """Waits until nothing is in flight, at most `timeout_s` seconds, then cuts off the rest; how many.
+
+        Jobs cut off are given back without being charged.
+        """
+        late: set[asyncio.Task[None]] = set()
+        if self._tasks:
+            _, late = await asyncio.wait(self._tasks, timeout=timeout_s)
+        for task in late:
+            task.cancel()
+        if late:
+            await asyncio.wait(late)
+        return len(late)
+
+    def hurry(self) -> None:
+        """Cuts off what is in flight at once."""
+        for task in self._tasks:
+            task.cancel()
+
+    def _start(self, line: _Line) -> None:
+        now_s = time.monotonic()
+        while line.waiting and not self._stopping and line.gate.free(now_s) > 0:
+            job = line.waiting.popleft()
+            if self._remaining_s(job) < line.destination.deadline_s + LEASE_MARGIN_S:
+                self._give_back(job)
+                continue
+            line.gate.take(1, now_s)
+            task = self._group.create_task(self._attempt(line, job), name=f"deliver {line.destination.name} {job.id}")
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+        if line.waiting and (self._stopping or line.gate.state(now_s) != "closed"):
+            # What cannot be sent for a while is of more use to the other replicas.
+            self._release_waiting(line)
+        self._watch(line, now_s)
+
+    async def _attempt(self, line: _Line, job: Job) -> None:
+        try:
+            ended = await self._deliver(job, line.destination)
+        except asyncio.CancelledError:
+            line.gate.give_back(1)
+            self._give_back(job)
+            raise
+        now_s = time.monotonic()
+        line.gate.finish(ended.signal, now_s, self._rng.random(), ended.hold_s)
+        line.finished()
+        self.bytes_held -= len(job.body)
+        self._settle(replace(ended.settlement, chain=self._may_chain(line, ended.settlement, now_s)))
+        self._start(line)
+        if line.more and len(line.waiting) <= line.ahead(now_s) // 2:
+            self._ring(line.destination.name)
+
+    def _may_chain(self, line: _Line, settlement: Settlement, now_s: float) -> bool:
+        ended = settlement.status != "pending" and not settlement.holds_lane
+        room = line.gate.free(now_s) > len(line.waiting)
+        return ended and room and settlement.job.chained < CHAIN_LIMIT and not self._stopping
+
+    def _release_waiting(self, line: _Line) -> None:
+        while line.waiting:
+            self._give_back(line.waiting.popleft())
+
+    def _give_back(self, job: Job) -> None:
+        self.bytes_held -= len(job.body)
+        self._settle(Settlement(job, "pending", charged=False))
+
+    def _watch(self, line: _Line, now_s: float) -> None:
+        """Comes back when time alone opens the gate: a token, the end of a hold, a probe."""
+        change_s = line.gate.next_change_s(now_s)
+        if change_s is None or change_s <= 0 or line.timer is not None or self._stopping:
+            return
+        line.timer = asyncio.get_running_loop().call_later(change_s, self._gate_changed, line)
+
+    def _gate_changed(self, line: _Line) -> None:
+        line.timer = None
+        self._start(line)
+        self._ring(line.destination.name)

@@ -1,0 +1,18 @@
+-- What the connected role may not do and the relay must.
+--
+-- locks   none.
+-- index   none.
+SELECT needed.what
+  FROM (VALUES ('SELECT, UPDATE and DELETE on outbox.job',
+                has_table_privilege('outbox.job', 'SELECT') AND has_table_privilege('outbox.job', 'UPDATE')
+                AND has_table_privilege('outbox.job', 'DELETE')),
+               ('SELECT, INSERT and UPDATE on outbox.destination',
+                has_table_privilege('outbox.destination', 'SELECT') AND has_table_privilege('outbox.destination', 'INSERT')
+                AND has_table_privilege('outbox.destination', 'UPDATE')),
+               ('SELECT, INSERT and DELETE on outbox.attempt',
+                has_table_privilege('outbox.attempt', 'SELECT') AND has_table_privilege('outbox.attempt', 'INSERT')
+                AND has_table_privilege('outbox.attempt', 'DELETE')),
+               ('SELECT and UPDATE on sequence outbox.idle',
+                has_sequence_privilege('outbox.idle', 'SELECT') AND has_sequence_privilege('outbox.idle', 'UPDATE'))
+       ) AS needed (what, granted)
+ WHERE NOT needed.granted

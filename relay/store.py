@@ -1,0 +1,119 @@
+"""What the pipeline does to the database: one method a statement, values in and out."""
+
+from collections.abc import Sequence
+
+from relay import rows
+from relay.database import CONFLICTS, Database, Transaction
+from relay.model import Destination, Settlement
+from relay.rows import Claimed, Parameters, Range, Reclaimed, Settled
+
+_CLAIM_LOCK_TIMEOUT_MS = 100
+_CLAIM_TRIES = 4
+
+
+class Store:
+    """The statements of one replica.
+
+    `locked_by` names this process in leases: no other process, before or after, may use the same name.
+    """
+
+    def __init__(self, database: Database, *, locked_by: str, lease_s: float) -> None:
+        self._database = database
+        self._token: Parameters = {"locked_by": locked_by}
+        self._lease: Parameters = {"locked_by": locked_by, "lease_s": float(lease_s)}
+
+    async def claim(self, ranges: Sequence[Range], *, payload_bytes: int) -> Claimed:
+        """Starts due jobs within `ranges` and `payload_bytes`; of no destination more than it has free.
+
+        A conflict over a lane whose lower id committed late is tried again, at last with one row a range;
+        raises one of CONFLICTS when that fails too.
+        """
+        for tries in range(1, _CLAIM_TRIES + 1):
+            parameters = {
+                **rows.claim_parameters(ranges, narrow=tries > 2),
+                **self._lease,
+                "payload_bytes": payload_bytes,
+            }
+            try:
+                # A claim that a crash of the database forgets is only a second delivery.
+                [found] = await self._database.transact(
+                    ("claim", parameters), durable=False, lock_timeout_ms=_CLAIM_LOCK_TIMEOUT_MS
+                )
+            except CONFLICTS:
+                if tries == _CLAIM_TRIES:
+                    raise
+            else:
+                return rows.claimed(found)
+        raise AssertionError("the last try returns or raises")
+
+    async def settle(self, settlements: Sequence[Settlement]) -> Settled:
+        """Writes outcomes and goes on with their lanes, in one transaction and one round trip.
+
+        What was no longer ours changes nothing and is missing from the ids that come back. Raises one of
+        CONFLICTS when somebody holds one of the rows; then nothing is written.
+        """
+        batch = sorted(settlements, key=lambda s: s.job.id)
+        outcomes = {**rows.outcome_parameters(batch), **rows.failure_parameters(batch), **self._token}
+        lanes = {**rows.lane_parameters(rows.lanes_of(batch)), **self._lease}
+        gone = {s.job.destination: s.failure.detail for s in batch if s.pauses and s.failure}
+        pauses = [("pause", {"name": name, "why": why}) for name, why in sorted(gone.items())]
+        ours, next_jobs, *_ = await self._database.transact(("settle", outcomes), ("settle_lanes", lanes), *pauses)
+        return rows.settled(ours, next_jobs, batch)
+
+    async def renew(self, ids: Sequence[int], claims: Sequence[int]) -> tuple[set[int], set[int]]:
+        """Extends leases: the ids extended, and the ids lost. The rest was locked, and may be tried again."""
+        held = {"ids": ids, "claims": claims}
+        [extended] = await self._database.transact(("renew", {**held, **self._lease}))
+        renewed = {row[0] for row in extended}
+        if len(renewed) == len(ids):
+            return renewed, set()
+        [lost] = await self._database.transact(("lost", {**held, **self._token}))
+        return renewed, {row[0] for row in lost}
+
+    async def reclaim(self, destinations: Sequence[Destination], *, limit: int) -> list[Reclaimed]:
+        """Takes back jobs of these destinations whose lease has lapsed, at most `limit` of each."""
+        parameters = {**rows.policy_parameters(destinations), **self._lease, "limit": limit}
+        async with self._database.transaction() as transaction:
+            found = await transaction.fetch("reclaim", parameters)
+            await self._go_on(transaction, [(row[1], row[2]) for row in found])
+        return [Reclaimed(*row) for row in found]
+
+    async def heal(self, after: tuple[str, str], *, limit: int) -> tuple[list[tuple[str, str]], tuple[str, str]]:
+        """Looks at up to `limit` lanes after `after` for stranded ones and goes on with them.
+
+        Returns the lanes (destination, entity key) it healed, and where to look next; ("", "") is the start.
+        """
+        parameters = {"after_destination": after[0], "after_entity_key": after[1], "limit": limit}
+        async with self._database.transaction() as transaction:
+            found = await transaction.fetch("stranded", parameters)
+            stranded = [(row[0], row[1]) for row in found if row[2]]
+            await self._go_on(transaction, stranded)
+        return stranded, next(((row[0], row[1]) for row in found if row[3]), ("", ""))
+
+    async def release_standing_lanes(self, destinations: Sequence[str], *, limit: int) -> int:
+        """Lets lanes go on that stand behind a dead job, where the policy has become `skip`; how many."""
+        async with self._database.transaction() as transaction:
+            found = await transaction.fetch(
+                "start_standing_lanes", {"destinations": list(destinations), "limit": limit}
+            )
+            await self._go_on(transaction, [(row[0], row[1]) for row in found])
+        return len(found)
+
+    async def retain(self, *, done_s: float, attempt_s: float, limit: int) -> tuple[int, int]:
+        """Deletes at most `limit` finished jobs and failed attempts past their age; how many of each."""
+        jobs, attempts = await self._database.transact(
+            ("retain_jobs", {"age_s": float(done_s), "limit": limit}),
+            ("retain_attempts", {"age_s": float(attempt_s), "limit": limit}),
+            durable=False,
+        )
+        return jobs[0][0], attempts[0][0]
+
+    async def set_idle(self, *, idle: bool) -> None:
+        """Asks producers for a NOTIFY from now on, or saves them the trouble."""
+        await self._database.transact(("idle", {"idle": int(idle)}), durable=False)
+
+    async def _go_on(self, transaction: Transaction, lanes: Sequence[tuple[str, str | None]]) -> None:
+        # The second statement of every transaction that changed a holder; see settle_lanes.sql.
+        touched = {(destination, key): False for destination, key in lanes if key is not None}
+        if touched:
+            await transaction.fetch("settle_lanes", {**rows.lane_parameters(touched), **self._lease})

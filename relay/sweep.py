@@ -1,0 +1,74 @@
+"""What any replica may do for all of them, in bounded steps: take back lapsed leases, heal lanes, delete old rows."""
+
+import logging
+import random
+from collections.abc import Callable, Sequence
+
+from relay.model import Destination
+from relay.store import Store
+from relay.telemetry import event
+
+_RECLAIMED_AT_ONCE = 200
+_LANES_AT_ONCE = 1000
+
+
+class Sweeper:
+    """Each step returns the seconds until its next; jitter keeps replicas from sweeping in step."""
+
+    def __init__(
+        self,
+        store: Store,
+        destinations: Sequence[Destination],
+        *,
+        sweep_s: float,
+        done_s: float,
+        attempt_s: float,
+        batch: int,
+        ring: Callable[[str], None],
+        rng: random.Random,
+    ) -> None:
+        self._store = store
+        self._destinations = destinations
+        self._skipping = [d.name for d in destinations if d.on_dead == "skip"]
+        self._sweep_s = sweep_s
+        self._done_s = done_s
+        self._attempt_s = attempt_s
+        self._batch = batch
+        self._ring = ring
+        self._rng = rng
+        self._healed_up_to = ("", "")
+
+    async def reclaim(self) -> float:
+        """Takes back jobs whose lease has lapsed."""
+        reclaimed = await self._store.reclaim(self._destinations, limit=_RECLAIMED_AT_ONCE)
+        for job in reclaimed:
+            event(
+                logging.WARNING,
+                "job_reclaimed",
+                job=job.id,
+                destination=job.destination,
+                status=job.status,
+                locked_by=job.locked_by,
+            )
+            self._ring(job.destination)
+        return self._soon(self._sweep_s) if len(reclaimed) < _RECLAIMED_AT_ONCE else 0.0
+
+    async def heal(self) -> float:
+        """Goes on with lanes that nobody would: stranded ones, and those whose policy has become `skip`."""
+        standing = await self._store.release_standing_lanes(self._skipping, limit=self._batch) if self._skipping else 0
+        if standing:
+            event(logging.INFO, "standing_lanes_released", lanes=standing)
+        stranded, self._healed_up_to = await self._store.heal(self._healed_up_to, limit=_LANES_AT_ONCE)
+        for destination, entity_key in stranded:
+            # The protocol leaves nothing here. If it happens, it is a bug worth a report.
+            event(logging.ERROR, "lane_healed", destination=destination, entity_key=entity_key)
+            self._ring(destination)
+        return self._soon(1.0 if standing == self._batch or self._healed_up_to != ("", "") else 2 * self._sweep_s)
+
+    async def retain(self) -> float:
+        """Deletes finished jobs and failed attempts past their age."""
+        jobs, attempts = await self._store.retain(done_s=self._done_s, attempt_s=self._attempt_s, limit=self._batch)
+        return self._soon(0.2 if self._batch in {jobs, attempts} else self._sweep_s)
+
+    def _soon(self, pause_s: float) -> float:
+        return pause_s * self._rng.uniform(0.8, 1.2)
