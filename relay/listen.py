@@ -38,11 +38,10 @@ async def arrives(dsn: str, connect_timeout_s: float) -> bool:
 async def _probe(connection: AsyncConnection) -> bool:
     await connection.execute(b"LISTEN outbox_probe")
     await connection.execute(b"SELECT pg_notify('outbox_probe', '')")
-    async for notify in connection.notifies(timeout=_HEARD_WITHIN_S):
-        if notify.channel == "outbox_probe":
-            await connection.execute(b"UNLISTEN outbox_probe")
-            return True
-    return False
+    # The generator holds the connection until it ends, so nothing may be executed inside the loop.
+    heard = [notify async for notify in connection.notifies(timeout=_HEARD_WITHIN_S, stop_after=1)]
+    await connection.execute(b"UNLISTEN outbox_probe")
+    return bool(heard)
 
 
 class Listener:

@@ -97,8 +97,10 @@ class Story:
         for name in (VICTIM, "replica-2"):
             fleet.start_replica(name)
         give_up = time.monotonic() + GRACE_S
-        while int(await _value(connection, LISTENING)) < len(fleet.replicas) and time.monotonic() < give_up:
+        while (listening := int(await _value(connection, LISTENING))) < len(fleet.replicas):
             fleet.check()
+            if time.monotonic() > give_up:
+                raise RelayError(f"{listening} of {len(fleet.replicas)} replicas listen after {GRACE_S:.0f} s")
             await asyncio.sleep(TICK_S / 10)
 
     async def _watch(self, fleet: Fleet, connection: Connection, start_s: float, writing: asyncio.Task[None]) -> None:

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.demo.processes import processes_in, wait_until
+
 REQUIRED = {"committed", "delivered", "lost", "duplicates", "inversions", "dead", "retries", "killed_replicas"}
 
 
@@ -30,18 +32,6 @@ def start(folder: Path, *arguments: str) -> subprocess.Popen[str]:
     )
 
 
-def processes_in(folder: Path) -> list[str]:
-    """The command lines of every process that works in `folder`: all of the demo's children do."""
-    found = []
-    for process in Path("/proc").glob("[0-9]*"):
-        try:
-            if process.joinpath("cwd").readlink().is_relative_to(folder):
-                found.append(process.joinpath("cmdline").read_text().replace("\0", " "))
-        except OSError:
-            continue
-    return found
-
-
 def test_the_demo_keeps_every_promise_and_says_so_in_its_last_line(folder: Path) -> None:
     with start(folder, "--seconds", "8", "--json") as demo:
         output, _ = demo.communicate()
@@ -57,15 +47,25 @@ def test_the_demo_keeps_every_promise_and_says_so_in_its_last_line(folder: Path)
     assert list(folder.iterdir()) == []
 
 
-def test_nothing_is_left_of_the_demo_after_ctrl_c(folder: Path) -> None:
+def interrupt_in_mid_run(folder: Path, number: signal.Signals) -> int:
+    """Send the signal when PostgreSQL, the receiver and both replicas are at work; return the exit code."""
     with start(folder, "--seconds", "60") as demo:
         assert demo.stdout is not None
         for line in demo.stdout:
             if "committed" in line:
                 break
         assert len(processes_in(folder)) >= 4
-        demo.send_signal(signal.SIGINT)
-        output, _ = demo.communicate()
-    assert demo.returncode == 130, output
+        demo.send_signal(number)
+        demo.communicate()
+    return demo.returncode
+
+
+def test_nothing_is_left_of_the_demo_after_ctrl_c(folder: Path) -> None:
+    assert interrupt_in_mid_run(folder, signal.SIGINT) == 130
     assert processes_in(folder) == []
     assert list(folder.iterdir()) == []
+
+
+def test_nothing_is_left_of_the_demo_soon_after_it_was_killed(folder: Path) -> None:
+    assert interrupt_in_mid_run(folder, signal.SIGKILL) == -signal.SIGKILL
+    wait_until(lambda: processes_in(folder) == [] and list(folder.iterdir()) == [])

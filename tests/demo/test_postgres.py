@@ -2,8 +2,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 import psycopg
@@ -12,6 +10,7 @@ import pytest
 from relay.demo.nest import Nest, open_to_nobody
 from relay.demo.postgres import Postgres, find_binaries
 from relay.errors import RelayError
+from tests.demo.processes import wait_until
 
 OWNER = """
 import signal
@@ -23,20 +22,11 @@ with Nest() as nest, Postgres(nest) as postgres:
 """
 
 
-def wait_until(true: Callable[[], bool], timeout_s: float = 20.0) -> None:
-    """For another process's end, which gives no signal to a stranger."""
-    give_up = time.monotonic() + timeout_s
-    while not true():
-        assert time.monotonic() < give_up, "it did not happen"
-        time.sleep(0.01)
-
-
 def is_alive(pid: int) -> bool:
     try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
         return False
-    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
 
 
 @pytest.mark.parametrize("tcp", [False, True], ids=["unix", "tcp"])

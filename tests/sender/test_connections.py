@@ -1,6 +1,7 @@
 """Connections are kept, replaced when stale, and never leaked."""
 
 import asyncio
+import gc
 
 import pytest
 
@@ -51,6 +52,43 @@ async def test_a_kept_connection_that_drops_is_replaced_at_once(sender: Sender, 
         assert isinstance(await send(sender, receiver), Answer)
         assert isinstance(await send(sender, receiver), Answer)
     assert len(receiver.connections) == 2
+
+
+async def test_a_stale_connection_is_not_replaced_by_another_stale_one(sender: Sender) -> None:
+    async def handler(connection: Connection) -> None:
+        await connection.request()
+        if connection.number == 4:
+            all_in.set()
+        await all_in.wait()
+        await connection.write(OK)
+        if connection.number <= 4:
+            await connection.request()
+
+    all_in = asyncio.Event()
+    async with receiving(handler) as receiver:
+        await asyncio.gather(*(send(sender, receiver) for _ in range(4)))
+        assert isinstance(await send(sender, receiver), Answer)
+    assert len(receiver.connections) == 5
+
+
+async def test_a_connection_reset_while_idle_leaves_no_complaint(
+    sender: Sender, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def handler(connection: Connection) -> None:
+        await connection.request()
+        await connection.write(OK[:-1])
+        await asyncio.sleep(0.01)  # or the kernel joins the segments
+        await connection.write(OK[-1:])
+        await answered.wait()
+        connection.reset()
+
+    answered = asyncio.Event()
+    async with receiving(handler) as receiver:
+        for _ in range(2):
+            assert isinstance(await send(sender, receiver), Answer)
+            answered.set()
+    gc.collect()
+    assert [record.message for record in caplog.records if record.name == "asyncio"] == []
 
 
 async def test_a_connection_closed_while_idle_is_not_noticed(sender: Sender) -> None:
