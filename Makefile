@@ -1,13 +1,14 @@
 # Everything needs only make and a Python >= 3.11; PYTHON=/path/to/python3 chooses another than the first found.
 SECONDS ?= 30
 WORKERS ?= 2
+JOBS ?= 20000
 ARGS ?= tests --ignore=tests/bench
 BIN := .venv/bin
 READY := .venv/.ready
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help venv demo test lint ruff types floors migrations docs wheel requirements clean
+.PHONY: help venv demo test bench lint ruff types floors migrations docs wheel requirements clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' Makefile
@@ -35,6 +36,9 @@ demo: $(READY) ## the whole story in SECONDS=30, JSON=1 for a last line to parse
 
 test: $(READY) ## the core suite; ARGS=tests/rules for a part, RELAY_TEST_POSTGRES=15 for Debian's PostgreSQL
 	@$(BIN)/pytest -n $(WORKERS) $(ARGS)
+
+bench: $(READY) ## the relay beside the textbook design and bare loops; JOBS=20000 JSON=1
+	@$(BIN)/python -m tests.bench --jobs $(JOBS) $(if $(JSON),--json)
 
 lint: ruff types floors migrations ## every static check
 

@@ -12,6 +12,9 @@ from relay.rules.gate import signal
 from relay.rules.request import headers
 from relay.telemetry import event
 
+# After a 410 the database says when this destination goes on; until then each claim finds nothing for it.
+_GONE_HOLD_S = 1.0
+
 Send = Callable[[Destination, list[tuple[str, str]], bytes], Awaitable[Answer | Fault]]
 
 
@@ -40,4 +43,6 @@ class Deliverer:
             rng=self._rng.random(),
             now_epoch_s=now_epoch_s,
         )
+        if settlement.pauses:
+            return Ended(settlement, "failure", _GONE_HOLD_S)
         return Ended(settlement, signal(result), asked_wait_s(result, now_epoch_s))
