@@ -2,16 +2,16 @@
 SECONDS ?= 30
 WORKERS ?= 2
 JOBS ?= 20000
-ARGS ?= tests --ignore=tests/bench
+ARGS ?= tests
 BIN := .venv/bin
 READY := .venv/.ready
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help venv demo test bench lint ruff types floors migrations docs wheel requirements clean
+.PHONY: help venv demo test package-test bench chaos lint ruff types floors migrations docs wheel requirements clean
 
 help: ## this list
-	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' Makefile
 
 venv: $(READY) ## prepare .venv with all that the other targets need
 
@@ -37,8 +37,17 @@ demo: $(READY) ## the whole story in SECONDS=30, JSON=1 for a last line to parse
 test: $(READY) ## the core suite; ARGS=tests/rules for a part, RELAY_TEST_POSTGRES=15 for Debian's PostgreSQL
 	@$(BIN)/pytest -n $(WORKERS) $(ARGS)
 
+package-test: $(READY) ## the wheel's demo in a clean environment of every Python on this machine
+	@$(BIN)/pytest tests/package/installed.py
+
 bench: $(READY) ## the relay beside the textbook design and bare loops; JOBS=20000 JSON=1
 	@$(BIN)/python -m tests.bench --jobs $(JOBS) $(if $(JSON),--json)
+
+model: ## the lane protocol's model, checked exhaustively by Spin (Debian: apt-get install spin gcc)
+	@sh tests/model/check.sh
+
+chaos: $(READY) ## faults drawn from a SEED for SECONDS=60 against three replicas; JSON=1
+	@$(BIN)/python -m tests.chaos --seconds $(if $(filter 30,$(SECONDS)),60,$(SECONDS)) $(if $(SEED),--seed $(SEED)) $(if $(JSON),--json)
 
 lint: ruff types floors migrations ## every static check
 
@@ -54,17 +63,19 @@ floors: $(READY)
 migrations: $(READY)
 	@$(BIN)/squawk schema/*.sql
 
-docs: $(READY) ## write docs/configuration.md from the settings
+docs: $(READY) ## write docs/configuration.md from the settings and docs/cli.md from the parser
 	@$(BIN)/python -c 'from relay.config import reference; print(reference(), end="")' > docs/configuration.md
+	@$(BIN)/python -c 'from relay import cli, manual; print(manual.manual(cli.main, cli.EXIT_CODES), end="")' > docs/cli.md
 
-wheel: $(READY) ## build dist/*.whl
-	@$(BIN)/python -m hatchling build -t wheel
+wheel: $(READY) ## build dist/*.whl and dist/*.tar.gz
+	@$(BIN)/python -m hatchling build
 
 # For maintainers; needs uv. No index address may get into these files.
-COMPILE := uv pip compile --quiet --universal --generate-hashes --python-version 3.11 --no-header --no-annotate
-requirements: ## renew requirements*.txt
-	printf 'hatchling>=1.27\neditables>=0.5\n' | $(COMPILE) pyproject.toml --extra demo --group dev - -o requirements-dev.txt
-	$(COMPILE) pyproject.toml -c requirements-dev.txt -o requirements.txt
+COMPILE := uv pip compile --quiet --universal --generate-hashes --python-version 3.11 --no-header --no-annotate pyproject.toml
+requirements: ## renew requirements*.txt: to develop, to run the demo, to run the relay
+	$(COMPILE) --extra demo --group dev -o requirements-dev.txt
+	$(COMPILE) --extra demo -c requirements-dev.txt -o requirements-demo.txt
+	$(COMPILE) -c requirements-dev.txt -o requirements.txt
 
 clean: ## remove .venv, dist and caches
 	@rm -rf .venv dist .cache .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

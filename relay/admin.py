@@ -1,13 +1,15 @@
 """What operators do to the database: one method a verb. The pipeline does not need any of it."""
 
-from collections.abc import Sequence
+import difflib
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
-import psycopg.types.json
+from psycopg.types.json import Jsonb
 
 from relay.database import Database
 from relay.errors import RelayError
 from relay.model import Destination
+from relay.rows import Parameters
 
 # Counts stop here; see status.sql.
 CAP = 10_000
@@ -53,19 +55,28 @@ class DestinationStatus:
 
 
 @dataclass(frozen=True, slots=True)
+class Replica:
+    """A connected replica; `connected_s` is None for a user who may not see other users' sessions."""
+
+    name: str
+    connected_s: float | None
+
+
+@dataclass(frozen=True, slots=True)
 class Status:
-    """Everything `relay status` shows. `replicas` are (name, seconds since it connected)."""
+    """Everything `relay status` shows."""
 
     destinations: list[DestinationStatus]
     unrouted: int
-    replicas: list[tuple[str, float]]
+    replicas: list[Replica]
 
 
 class Admin:
-    """The statements behind the operator's verbs."""
+    """The statements behind the operator's verbs. `actor` is the person in whose name they act."""
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: Database, *, actor: str = "unknown") -> None:
         self._database = database
+        self._actor = actor
 
     async def registry(self) -> list[Registered]:
         """Every registered destination, retired ones too, by name."""
@@ -87,7 +98,7 @@ class Admin:
                 "register",
                 {
                     "names": [d.name for d in destinations],
-                    "topics": [psycopg.types.json.Jsonb(list(d.topics)) for d in destinations],
+                    "topics": [Jsonb(list(d.topics)) for d in destinations],
                     "on_dead": [d.on_dead for d in destinations],
                     "generation": generation,
                 },
@@ -96,14 +107,34 @@ class Admin:
         left = {name for name, row in known.items() if not row[4]} - configured - set(retire)
         return Synced(sorted(row[0] for row in registered), sorted(row[0] for row in retired), sorted(left))
 
+    async def refuse_unknown(self, destination: str, configured: Collection[str]) -> None:
+        """Raises RelayError for a name that is neither configured nor registered: a slip of the pen."""
+        known = {*configured, *(r.name for r in await self.registry())}
+        if destination not in known:
+            raise RelayError(no_such_destination(destination, known))
+
     async def pause(self, destination: str, why: str) -> None:
         """Keeps every replica from claiming for a destination; what is in flight goes on."""
-        await self._database.transact(("pause", {"name": destination, "why": why}))
+        await self._database.transact(
+            ("pause", {"name": destination, "why": why}), self._operation("pause", destination, {"why": why})
+        )
 
     async def resume(self, destination: str) -> bool:
         """Undoes a pause; false when the destination was not paused."""
-        [found] = await self._database.transact(("resume", {"name": destination}))
+        async with self._database.transaction() as transaction:
+            found = await transaction.fetch("resume", {"name": destination})
+            if found:
+                await transaction.fetch(*self._operation("resume", destination, {}))
         return bool(found)
+
+    def _operation(self, verb: str, destination: str, detail: dict[str, str]) -> tuple[str, Parameters]:
+        return "operation", {
+            "actor": self._actor,
+            "verb": verb,
+            "job_id": None,
+            "destination": destination,
+            "detail": Jsonb(detail),
+        }
 
     async def status(self) -> Status:
         """Every destination, unrouted jobs and replicas, at a cost that does not grow with the table."""
@@ -113,13 +144,20 @@ class Admin:
         return Status(
             destinations=[DestinationStatus(*row) for row in destinations],
             unrouted=unrouted[0][0],
-            replicas=[(row[0], row[1]) for row in replicas],
+            replicas=[Replica(*row) for row in replicas],
         )
 
     async def missing_privileges(self) -> list[str]:
         """What the connected role may not do and the relay must, a phrase each."""
         [found] = await self._database.transact(("privileges", {}))
         return [row[0] for row in found]
+
+
+def no_such_destination(destination: str, known: Collection[str]) -> str:
+    """The sentence for a destination that does not exist, with the nearest name that does."""
+    near = difflib.get_close_matches(destination, known, 1)
+    rest = f"did you mean {near[0]}?" if near else f"there are {', '.join(sorted(known)) or 'none'}"
+    return f"there is no destination {destination}; {rest}"
 
 
 def _refuse(configured: set[str], generations: dict[str, int], generation: int, retire: Sequence[str]) -> None:
@@ -132,4 +170,6 @@ def _refuse(configured: set[str], generations: dict[str, int], generation: int, 
     if still := sorted(configured & set(retire)):
         raise RelayError(f"{', '.join(still)}: still configured; remove it from the configuration before it is retired")
     if unknown := sorted(set(retire) - generations.keys()):
-        raise RelayError(f"{', '.join(unknown)}: never registered; registered are {', '.join(sorted(generations))}")
+        raise RelayError(
+            f"{', '.join(unknown)}: never registered; registered are {', '.join(sorted(generations)) or 'none'}"
+        )

@@ -1,18 +1,23 @@
 """`relay check`: everything that would keep a replica from working, found before it starts."""
 
-from collections.abc import AsyncIterator
+import re
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Literal
 
 import psycopg
+from psycopg.conninfo import conninfo_to_dict
 
 from relay import listen
-from relay.admin import Admin
-from relay.config import Settings, warnings
+from relay.admin import Admin, Registered
+from relay.config import Settings, load, warnings
 from relay.database import Database
 from relay.errors import ConfigError, DatabaseUnavailableError
 from relay.migrate import compare
 from relay.model import Destination
+
+_GRANT = "grant the role outbox_relay to this user"
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,9 +29,41 @@ class Finding:
     sentence: str
 
 
-async def check(settings: Settings) -> AsyncIterator[Finding]:
+def usable_settings(path: Path | None) -> Settings:
+    """The settings of `relay.config.load`, with connection strings that libpq can read.
+
+    Raises ConfigError. libpq's own words for a string that it cannot read quote the string, password included.
+    """
+    settings = load(path)
+    for key in ("dsn", "listen_dsn"):
+        secret = getattr(settings.database, key)
+        if secret is not None and not _readable(secret.text()):
+            raise ConfigError(
+                f"database.{key}: not a connection string such as postgresql://USER:PASSWORD@HOST:PORT/DATABASE; "
+                "percent-encode what is not a letter or digit in the password (the text is not shown, it may hold one)"
+            )
+    return settings
+
+
+def _readable(dsn: str) -> bool:
+    try:
+        parts = conninfo_to_dict(dsn)
+    except psycopg.ProgrammingError:
+        return False
+    # A "/" or "@" in a password that was not encoded moves a piece of it into the host or the port.
+    host, port = str(parts.get("host", "")), str(parts.get("port", ""))
+    return re.fullmatch(r"[\d,]*", port) is not None and ("@" not in host or host.startswith("@"))
+
+
+async def check(path: Path | None) -> AsyncIterator[Finding]:
     """Looks at one thing after another; what cannot be looked at because of an earlier fault is left out."""
     destinations: tuple[Destination, ...] = ()
+    try:
+        settings = usable_settings(path)
+    except ConfigError as error:
+        for line in str(error).splitlines():
+            yield Finding("configuration", "fault", line)
+        return
     try:
         destinations = settings.resolved_destinations()
         yield Finding("configuration", "ok", f"{len(destinations)} destinations; {_leases(settings, destinations)}")
@@ -39,7 +76,11 @@ async def check(settings: Settings) -> AsyncIterator[Finding]:
     try:
         schema = await compare(settings.database.dsn.text())
     except DatabaseUnavailableError as error:
-        yield Finding("database", "fault", str(error))
+        yield Finding("database", "fault", _one_line(error))
+        return
+    except psycopg.errors.InsufficientPrivilege as error:
+        yield Finding("database", "ok", "reachable")
+        yield Finding("privileges", "fault", f"{_one_line(error)}: {_GRANT}")
         return
     yield Finding("database", "ok", "reachable")
     level: Literal["ok", "warning", "fault"] = "fault" if not schema.usable else "ok"
@@ -48,6 +89,7 @@ async def check(settings: Settings) -> AsyncIterator[Finding]:
         return
     async for finding in _with_database(settings, destinations):
         yield finding
+    yield await _listen(settings)
 
 
 def _leases(settings: Settings, destinations: tuple[Destination, ...]) -> str:
@@ -60,42 +102,48 @@ def _leases(settings: Settings, destinations: tuple[Destination, ...]) -> str:
 
 
 async def _with_database(settings: Settings, destinations: tuple[Destination, ...]) -> AsyncIterator[Finding]:
-    database = settings.database
-    async with Database(database.dsn.text(), name="relay check", pool_size=2) as connections:
+    dsn = settings.database.dsn.text()
+    async with Database(dsn, name="relay check", pool_size=2, prepared_statements=False) as connections:
         admin = Admin(connections)
-        missing = await admin.missing_privileges()
-        if missing:
-            advice = "grant the role outbox_relay to this user"
-            yield Finding("privileges", "fault", f"this user lacks {'; '.join(missing)}: {advice}")
+        if missing := await admin.missing_privileges():
+            yield Finding("privileges", "fault", f"this user lacks {'; '.join(missing)}: {_GRANT}")
             return
         yield Finding("privileges", "ok", "this user may do what a replica does")
-        registered = {r.name: r for r in await admin.registry() if not r.retired}
-        behind = [
-            d.name
-            for d in destinations
-            if d.name not in registered or set(registered[d.name].topics) != set(d.topics)
-            or registered[d.name].on_dead != d.on_dead
-        ]  # fmt: skip
-        extra = sorted(registered.keys() - {d.name for d in destinations})
-        if behind or extra:
-            text = f"configured otherwise than registered: {', '.join(behind) or 'none'}; "
-            text += f"registered, not configured: {', '.join(extra) or 'none'}; run `relay sync`"
-            yield Finding("registry", "warning", text)
-        else:
-            yield Finding("registry", "ok", "registered as configured")
+        yield _registry(await admin.registry(), destinations)
 
+
+def _registry(registered: Sequence[Registered], destinations: Sequence[Destination]) -> Finding:
+    known = {r.name: (set(r.topics), r.on_dead) for r in registered if not r.retired}
+    behind = [d.name for d in destinations if known.get(d.name) != (set(d.topics), d.on_dead)]
+    extra = sorted(known.keys() - {d.name for d in destinations})
+    if not behind and not extra:
+        return Finding("registry", "ok", "registered as configured")
+    return Finding(
+        "registry",
+        "warning",
+        f"configured otherwise than registered: {', '.join(behind) or 'none'}; "
+        f"registered, not configured: {', '.join(extra) or 'none'}; run `relay sync`",
+    )
+
+
+async def _listen(settings: Settings) -> Finding:
+    database = settings.database
     if not settings.replica.notify:
-        yield Finding("listen", "ok", "switched off; new jobs wait for the poll")
-        return
+        return Finding("listen", "ok", "switched off; new jobs wait for the poll")
+    key = "listen_dsn" if database.listen_dsn else "dsn"
     try:
         heard = await listen.arrives((database.listen_dsn or database.dsn).text(), database.connect_timeout_s)
     except psycopg.OperationalError as error:
-        yield Finding("listen", "fault", f"database.listen_dsn cannot be reached: {str(error).strip().splitlines()[0]}")
-        return
+        return Finding("listen", "fault", f"database.{key} cannot be reached: {_one_line(error)}")
     if heard:
-        yield Finding("listen", "ok", "a NOTIFY arrives")
-    else:
-        sentence = "a NOTIFY does not arrive, a pooler swallows it: set database.listen_dsn past the pooler, "
-        yield Finding(
-            "listen", "warning", sentence + "or replica.notify to false; until then new jobs wait for the poll"
-        )
+        return Finding("listen", "ok", "a NOTIFY arrives")
+    return Finding(
+        "listen",
+        "warning",
+        f"a NOTIFY does not arrive over database.{key}, a pooler swallows it: set database.listen_dsn past the "
+        "pooler, or replica.notify to false; until then new jobs wait for the poll",
+    )
+
+
+def _one_line(error: Exception) -> str:
+    return " ".join(str(error).split())

@@ -120,7 +120,8 @@ async def migrate(dsn: str, wanted: tuple[Migration, ...] | None = None) -> list
 
 async def compare(dsn: str) -> Comparison:
     """Compares the database's schema with this version's, changing nothing."""
-    async with await _connect(dsn) as connection:
+    # A plain reader leaves the session as it found it: behind a pooler the next client would inherit it.
+    async with await _open(dsn) as connection:
         if not await _fetch_bool(connection, b"SELECT to_regclass('outbox.migration') IS NOT NULL"):
             return Comparison("missing", "the database has no outbox schema; run `relay migrate`", usable=False)
         comparison, _ = await _compare(connection, migrations())
@@ -199,11 +200,18 @@ async def _record(connection: AsyncConnection, migration: Migration) -> None:
     )
 
 
-async def _connect(dsn: str) -> AsyncConnection:
+async def _open(dsn: str) -> AsyncConnection:
     try:
-        connection = await AsyncConnection.connect(
+        return await AsyncConnection.connect(
             dsn, autocommit=True, connect_timeout=10, application_name="relay migrate", prepare_threshold=None
         )
+    except (psycopg.OperationalError, psycopg.ProgrammingError) as error:
+        raise DatabaseUnavailableError(f"the database cannot be reached: {error}".strip()) from error
+
+
+async def _connect(dsn: str) -> AsyncConnection:
+    connection = await _open(dsn)
+    try:
         await connection.set_isolation_level(IsolationLevel.READ_COMMITTED)
         await connection.execute(
             b"SELECT set_config('lock_timeout', %s, false), set_config('statement_timeout', '0', false),"

@@ -34,7 +34,7 @@ from relay.telemetry import event
 
 _STARTUP_S = 30.0
 # What is left after the drain to write the last outcomes.
-_SETTLE_S = 5.0
+_SETTLE_S = 4.0
 
 
 async def run(settings: Settings) -> None:
@@ -173,14 +173,16 @@ class _Replica:
         await self._told_to_stop.wait()
 
         # First no new work: the claim under way ends, and what it brings is released.
+        drained_s = time.monotonic() + self._drain_s
         for name in ("claim", "reclaim", "heal", "retain"):
             self._loops[name].stop()
         self._dispatcher.stop()
         if listening is not None:
             listening.cancel()
         await asyncio.wait([tasks["claim"]], timeout=self._drain_s)
+        tasks["claim"].cancel()
         # Then what is in flight ends, or is cut off and released, while its leases are renewed.
-        cut_off = await self._dispatcher.drain(self._drain_s)
+        cut_off = await self._dispatcher.drain(max(0.0, drained_s - time.monotonic()))
         if cut_off:
             event(logging.WARNING, "drain_cut_off", jobs=cut_off, drain_s=self._drain_s)
         await self._write_the_rest(tasks["settle"])
@@ -221,6 +223,14 @@ class _Replica:
                     destination=settlement.job.destination,
                     claims=settlement.job.claims,
                     noticed_by="settle",
+                )
+            elif settlement.pauses:
+                event(
+                    logging.WARNING,
+                    "destination_paused",
+                    destination=settlement.job.destination,
+                    job=settlement.job.id,
+                    why=settlement.failure.detail if settlement.failure else "",
                 )
             elif settlement.status == "dead":
                 event(

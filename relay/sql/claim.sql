@@ -47,7 +47,7 @@ lane AS MATERIALIZED (
      GROUP BY d.destination, d.entity_key
 ),
 head AS MATERIALIZED (
-    SELECT l.*, coalesce(r.id, h.id) AS id
+    SELECT l.*, coalesce(r.id, h.id) AS id, r.id IS NOT NULL AS was_running
       FROM lane l
       LEFT JOIN LATERAL (
            SELECT j.id
@@ -68,7 +68,8 @@ head AS MATERIALIZED (
            ) h ON true
 ),
 holder AS MATERIALIZED (
-    -- The lock looks again: what comes back is the row as it is now, not as the snapshot had it.
+    -- The lock looks again: what comes back is the row as it is now, not as the snapshot had it. What was the
+    -- holder because it ran is the holder only while it runs: a lower job may have been committed meanwhile.
     SELECT h.turn, h.free, j.*,
            j.status <> 'running' AND j.status <> 'dead' AND j.run_at <= now() AS can_run
       FROM head h
@@ -80,6 +81,7 @@ holder AS MATERIALIZED (
               AND k.holds_lane
               AND k.destination = h.destination
               AND k.entity_key = h.entity_key
+              AND (k.status = 'running' OR NOT h.was_running)
               FOR UPDATE SKIP LOCKED
            ) j
 ),

@@ -12,6 +12,8 @@ SELECT needed.what
                ('SELECT, INSERT and DELETE on outbox.attempt',
                 has_table_privilege('outbox.attempt', 'SELECT') AND has_table_privilege('outbox.attempt', 'INSERT')
                 AND has_table_privilege('outbox.attempt', 'DELETE')),
+               ('SELECT and INSERT on outbox.operation',
+                has_table_privilege('outbox.operation', 'SELECT') AND has_table_privilege('outbox.operation', 'INSERT')),
                ('SELECT and UPDATE on sequence outbox.idle',
                 has_sequence_privilege('outbox.idle', 'SELECT') AND has_sequence_privilege('outbox.idle', 'UPDATE'))
        ) AS needed (what, granted)

@@ -20,8 +20,11 @@ WITH RECURSIVE step AS (
      WHERE s.name IS NOT NULL
 ),
 finished AS MATERIALIZED (
-    SELECT f.destination, count(*) AS jobs, now() - min(f.finished_at) AS span
-      FROM (SELECT j.destination, j.finished_at
+    SELECT f.destination, count(*) FILTER (WHERE f.status = 'done') AS jobs,
+           -- Where the limit cuts the minute short, what is left of it is the span, for all destinations.
+           CASE WHEN sum(count(*)) OVER () < %(cap)s THEN interval '1 minute'
+                ELSE now() - min(min(f.finished_at)) OVER () END AS span
+      FROM (SELECT j.destination, j.finished_at, j.status
               FROM outbox.job j
              WHERE j.status IN ('done', 'discarded') AND j.finished_at > now() - interval '1 minute'
              ORDER BY j.finished_at DESC
@@ -32,8 +35,7 @@ SELECT n.name, d.name IS NOT NULL AS registered, d.retired_at IS NOT NULL AS ret
        due.jobs AS due, extract(epoch FROM due.oldest_age)::float8 AS oldest_due_age_s,
        later.jobs AS later, running.jobs AS running, lanes.blocked AS blocked,
        dead.jobs AS dead, dead.standing AS standing_lanes,
-       coalesce(f.jobs / greatest(1.0, extract(epoch FROM CASE WHEN f.jobs < %(cap)s THEN interval '1 minute'
-                                                               ELSE f.span END)), 0)::float8 AS done_per_s
+       coalesce(f.jobs / greatest(1.0, extract(epoch FROM f.span)), 0)::float8 AS done_per_s
   FROM (SELECT s.name FROM step s WHERE s.name <> '' UNION SELECT r.name FROM outbox.destination r) n
   LEFT JOIN outbox.destination d ON d.name = n.name
   LEFT JOIN finished f ON f.destination = n.name

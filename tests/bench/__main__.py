@@ -12,10 +12,10 @@ import platform
 import subprocess
 import sys
 import time
-import urllib.request
 from dataclasses import dataclass
 from pathlib import Path
 
+import httpx
 import psycopg
 
 from relay.demo.nest import Nest
@@ -33,6 +33,7 @@ SELECT 'bench', 'bench', CASE WHEN %(lanes)s > 0 THEN 'entity-' || (n %% %(lanes
   FROM generate_series(1, %(jobs)s) AS n
 """
 SECRET = "whsec_c2VjcmV0LWZvci10aGUtYmVuY2htYXJrLW9ubHk="
+ENVIRONMENT = {**os.environ, "BENCH_SECRET": SECRET, "PYTHONPATH": str(ROOT)}
 LEFT = "SELECT count(*) FROM outbox.job WHERE status <> 'done'"
 
 
@@ -89,7 +90,11 @@ class Bench:
                 {"database": {"dsn": self._dsn}, "log": {"level": "warning"}, "destinations": {"bench": destination}}
             )
         )
-        return self._measure(side, ["-m", "relay", "-c", str(config), "run"], stops=True)
+        relay = ["-m", "relay", "-c", str(config)]
+        subprocess.run(
+            [sys.executable, *relay, "sync"], env=ENVIRONMENT, cwd=ROOT, stdout=subprocess.DEVNULL, check=True
+        )
+        return self._measure(side, [*relay, "run"], stops=True)
 
     def _fill(self, lanes: int) -> None:
         with psycopg.connect(self._dsn, autocommit=True) as connection:
@@ -101,35 +106,30 @@ class Bench:
     def _measure(self, side: str, argv: list[str], *, stops: bool = False) -> Figures:
         """Runs a side to its end; one that does not end by itself is stopped when no job is left."""
         assert self._postgres.pid is not None
-        environment = {**os.environ, "BENCH_SECRET": SECRET, "PYTHONPATH": str(ROOT)}
         with psycopg.connect(self._dsn, autocommit=True) as connection:
             wal, postgres_s, started_s = _wal(connection), cpu.tree_s(self._postgres.pid), time.monotonic()
-            client = subprocess.Popen([sys.executable, *argv], env=environment, cwd=ROOT)
-            begun_s = 0.0
+            client = subprocess.Popen([sys.executable, *argv], env=ENVIRONMENT, cwd=ROOT)
             while stops and connection.execute(LEFT).fetchone() != (0,):
                 time.sleep(0.1)
                 assert client.poll() is None, f"{side} ended early"
-            begun_s = cpu.process_s(client.pid) if stops else 0.0
+            served_s = cpu.process_s(client.pid)
             if stops:
                 client.terminate()
             _, status, usage = os.wait4(client.pid, 0)
             client.returncode = os.waitstatus_to_exitcode(status)
             assert client.returncode == 0, f"{side} failed"
-            client_s = begun_s or usage.ru_utime + usage.ru_stime
-            figures = Figures(
+            return Figures(
                 side=side,
                 jobs=self._jobs,
                 wall_s=time.monotonic() - started_s,
-                client_s=client_s,
+                client_s=served_s if stops else usage.ru_utime + usage.ru_stime,
                 postgres_s=cpu.tree_s(self._postgres.pid) - postgres_s,
                 wal_bytes=_wal(connection) - wal,
                 duplicates=self._arrived(side),
             )
-        return figures
 
     def _arrived(self, side: str) -> int:
-        with urllib.request.urlopen(self._url) as answer:
-            counts = json.load(answer)
+        counts: dict[str, int] = httpx.get(self._url, trust_env=False).json()
         assert counts["keys"] == self._jobs, f"{side} delivered {counts['keys']} of {self._jobs}"
         return counts["requests"] - counts["keys"]
 
@@ -163,10 +163,10 @@ def main() -> None:
             ]
         finally:
             receiver.communicate()
-    _print(figures, arguments.json)
+    _print(figures, as_json=arguments.json)
 
 
-def _print(figures: list[Figures], as_json: bool) -> None:
+def _print(figures: list[Figures], *, as_json: bool) -> None:
     yardstick, textbook = figures[0], figures[2]
     print(f"\n{platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}, "
           f"{figures[0].jobs} jobs of {PAYLOAD_BYTES} bytes, {IN_FLIGHT} in flight\n")  # fmt: skip

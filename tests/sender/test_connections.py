@@ -141,6 +141,35 @@ async def test_a_kept_connection_that_drops_within_an_answer_is_not_replaced(sen
     assert len(receiver.connections) == 1
 
 
+EARLY_HINTS = b"HTTP/1.1 103 Early Hints\r\nLink: </a>; rel=preload\r\n\r\n"
+
+
+@pytest.mark.parametrize(
+    ("begun", "how"),
+    [(b"HTTP/1.1 200 OK\r\nConte", "reset"), (EARLY_HINTS, "closed"), (EARLY_HINTS, "reset")],
+    ids=["half a head, reset", "103, closed", "103, reset"],
+)
+async def test_a_beginning_that_aiohttp_does_not_tell_of_costs_one_more_request_and_no_further(
+    sender: Sender, begun: bytes, how: str
+) -> None:
+    async def handler(connection: Connection) -> None:
+        if connection.number == 1:
+            await connection.request()
+            await connection.write(OK)
+        await connection.request()
+        await connection.write(begun)
+        await asyncio.sleep(0.01)  # or the reset overtakes what was written
+        if how == "reset":
+            connection.reset()
+
+    async with receiving(handler) as receiver:
+        assert isinstance(await send(sender, receiver), Answer)
+        result = await send(sender, receiver)
+    assert isinstance(result, Fault)
+    assert result.error_class is ErrorClass.READ
+    assert len(receiver.connections) == 2
+
+
 async def test_the_second_connection_gets_no_second_deadline(sender: Sender) -> None:
     async def handler(connection: Connection) -> None:
         if connection.number == 1:

@@ -1,4 +1,4 @@
-"""Replicas that work on the tests' database, each as the least privileged role, with whatever defaults a role may have."""
+"""Replicas that work on the tests' database, as the least privileged role, with whatever defaults."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack
@@ -18,17 +18,20 @@ from tests.store.jobs import LEASE_S, Jobs
 ROLES: dict[str, dict[str, str]] = {
     "plain": {},
     "repeatable_read": {"default_transaction_isolation": "repeatable read"},
-    "serializable": {"default_transaction_isolation": "serializable"},
-    "read_only": {"default_transaction_read_only": "on", "default_transaction_deferrable": "on"},
     "hostile": {
         "default_transaction_isolation": "serializable",
+        "default_transaction_read_only": "on",
+        "default_transaction_deferrable": "on",
         "search_path": "elsewhere",
+        "client_encoding": "LATIN1",
         "datestyle": "SQL, DMY",
         "intervalstyle": "sql_standard",
         "timezone": "Asia/Kathmandu",
         "bytea_output": "escape",
         "extra_float_digits": "-15",
         "lock_timeout": "3ms",
+        "statement_timeout": "7s",
+        "idle_in_transaction_session_timeout": "7s",
         "jit": "on",
         "jit_above_cost": "0",
         "transform_null_equals": "on",

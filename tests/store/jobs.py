@@ -24,13 +24,13 @@ class Jobs:
 
     connection: Connection
 
-    async def add(self, entity_key: str | None = None, destination: str = "a", **columns: object) -> int:
+    async def add(self, entity_key: str | None = None, destination: str | None = "a", **columns: object) -> int:
         """Inserts one job, due at once unless `columns` say otherwise; its id."""
         [id_] = await self.add_many(1, entity_key, destination, **columns)
         return id_
 
     async def add_many(
-        self, count: int, entity_key: str | None = None, destination: str = "a", **columns: object
+        self, count: int, entity_key: str | None = None, destination: str | None = "a", **columns: object
     ) -> list[int]:
         """Inserts `count` equal jobs in one statement; their ids."""
         values = {"destination": destination, "topic": "t", "entity_key": entity_key, **columns}
@@ -47,11 +47,11 @@ class Jobs:
 
     async def skip_id(self) -> int:
         """Draws an id, as a transaction does that has not committed yet."""
-        return await self.value("SELECT nextval('outbox.job_id_seq')")
+        return int(await self.value("SELECT nextval('outbox.job_id_seq')"))
 
     async def change(self, id_: int, assignments: str) -> None:
         """Writes to one row behind the relay's back."""
-        await self.connection.execute(f"UPDATE outbox.job SET {assignments} WHERE id = {id_}".encode())
+        await self.connection.execute(b"UPDATE outbox.job SET " + assignments.encode() + b" WHERE id = %s", [id_])
 
     async def row(self, id_: int) -> dict[str, Any]:
         """One row, by column."""
@@ -87,7 +87,7 @@ class Jobs:
                         ORDER BY destination, entity_key, id) head
                 WHERE status = 'blocked' AND NOT runs"""
         )
-        return await found.fetchall()  # type: ignore[return-value]
+        return await found.fetchall()
 
 
 def ranges(

@@ -39,8 +39,10 @@ async def test_a_claim_counts_one_attempt_and_one_claim(store: Store, jobs: Jobs
 
 async def test_a_claimed_job_carries_what_the_producer_wrote(store: Store, jobs: Jobs) -> None:
     key, text = "ключ", '{"b": 1,  "a": "\\u0000 ü"}'
-    written = {"topic": "order.paid", "idempotency_key": "k1", "payload": text, "max_attempts": 7, "traceparent": "tp"}
-    id_ = await jobs.add(key, **written, tracestate="ts", headers='{"x-a": "1"}')
+    id_ = await jobs.add(
+        key, topic="order.paid", idempotency_key="k1", payload=text, max_attempts=7, headers='{"x-a": "1"}',
+        traceparent="tp", tracestate="ts",
+    )  # fmt: skip
     [job] = await claim(store)
     assert (job.id, job.destination, job.topic, job.entity_key, job.idempotency_key) == (
         id_,

@@ -1,7 +1,5 @@
 """One job in flight for each lane, and only the lane's holder; whatever defaults the relay's role has."""
 
-from collections.abc import Awaitable, Callable
-
 import psycopg
 import pytest
 from psycopg import sql
@@ -137,9 +135,7 @@ async def test_ids_that_were_rolled_back_hold_nothing_up(store: Store, jobs: Job
     assert await claim_ids(store) == [id_]
 
 
-async def test_a_lane_whose_holder_somebody_locks_is_left_as_it_is(
-    store: Store, jobs: Jobs, database: str, replica: Callable[..., Awaitable[Store]]
-) -> None:
+async def test_a_lane_whose_holder_somebody_locks_is_left_as_it_is(store: Store, jobs: Jobs, database: str) -> None:
     ids = await jobs.add_many(3, "e")
     quiet = await jobs.add("quiet")
     async with await psycopg.AsyncConnection.connect(database) as somebody:

@@ -1,0 +1,132 @@
+"""The verbs of people who look after a relay that runs."""
+
+import click
+
+from relay import render
+from relay.admin import Admin
+from relay.job import Jobs
+from relay.verb import actor, configured_destinations, database, json_option, settings, verb
+
+_by = click.option("--by", metavar="NAME", default=actor, show_default="USER@HOST", help="Who does this.")
+_destination = click.argument("destination", shell_complete=configured_destinations)
+
+
+@click.command()
+@json_option
+@verb
+async def status(context: click.Context, *, as_json: bool) -> None:
+    """Show what waits, runs, stands still and failed, for each destination; and the replicas.
+
+    Counts stop at 10000+. STANDING counts the entities that stand still behind a dead job.
+
+    \b
+    Example: relay status --json | jq '.destinations[] | {name, due, oldest_due_age_s}'
+    """
+    async with database(settings(context)) as connections:
+        found = await Admin(connections).status()
+    click.echo(render.as_json(found) if as_json else render.status_text(found))
+
+
+@click.group()
+def job() -> None:
+    """Look at one job, or end it."""
+
+
+@job.command()
+@click.argument("sought", metavar="ID|KEY")
+@click.option("--key", "by_key", is_flag=True, help="It is an idempotency key, even though it looks like an id.")
+@click.option("--payload", "content", is_flag=True, help="Show what is sent, too: body and the producer's headers.")
+@json_option
+@verb
+async def show(context: click.Context, *, sought: str, by_key: bool, content: bool, as_json: bool) -> None:
+    """Say why a job is not delivered, then show its row, its lane's holder and its failed attempts.
+
+    By idempotency key there may be several, one for each destination. Finished jobs are found by key only among
+    the newest 100,000.
+
+    \b
+    Example: relay job show 4711
+    """
+    found = settings(context)
+    budgets = {name: each.retry.max_attempts for name, each in found.destinations.items()}
+    async with database(found) as connections:
+        shown = await Jobs(connections, actor=actor()).show(sought, by_key=by_key, budgets=budgets, content=content)
+    click.echo("\n\n".join(map(render.job_text, shown)) if not as_json else "\n".join(map(render.as_json, shown)))
+
+
+@job.command()
+@click.argument("job_id", metavar="ID", type=click.IntRange(1, 2**63 - 1))
+@_by
+@click.option("--why", metavar="TEXT", help="Kept with the job's history, and shown by `relay job show`.")
+@json_option
+@verb
+async def cancel(context: click.Context, *, job_id: int, by: str, why: str | None, as_json: bool) -> None:
+    """Discard a job that waits, is dead, or was never routed; the next job of its entity goes on.
+
+    A job that is running is not cancelled: its request is on its way.
+
+    \b
+    Example: relay job cancel 4711 --why "order 42 was withdrawn"
+    """
+    async with database(settings(context)) as connections:
+        cancelled = await Jobs(connections, actor=by).cancel(job_id, why)
+    click.echo(render.as_json(cancelled) if as_json else f"job {job_id} was {cancelled.was} and is discarded")
+
+
+@click.command()
+@_destination
+@json_option
+@verb
+async def ping(context: click.Context, *, destination: str, as_json: bool) -> int:
+    """Send DESTINATION a signed test delivery (topic relay.ping) and say what it answers.
+
+    It is sent from here, once, also where the destination is paused. Exits with 1 unless the answer is 2xx.
+
+    \b
+    Example: relay ping billing
+    """
+    from relay.ping import ping as send  # noqa: PLC0415 - see relay.cli.run
+
+    pinged = await send(settings(context), destination)
+    click.echo(render.as_json(pinged) if as_json else render.ping_text(pinged))
+    return 0 if pinged.delivered else 1
+
+
+@click.command()
+@_destination
+@click.option("--why", default="paused by an operator", show_default=True, help="Shown by `relay status`.")
+@_by
+@verb
+async def pause(context: click.Context, destination: str, why: str, by: str) -> None:
+    """Stop every replica from sending to DESTINATION. Its jobs wait; none is charged an attempt.
+
+    \b
+    Example: relay pause billing --why "their maintenance until 18:00"
+    """
+    found = settings(context)
+    async with database(found) as connections:
+        admin = Admin(connections, actor=by)
+        await admin.refuse_unknown(destination, found.destinations)
+        await admin.pause(destination, why)
+    click.echo(f"{destination} is paused; `relay resume {destination}` goes on")
+
+
+@click.command()
+@_destination
+@_by
+@verb
+async def resume(context: click.Context, destination: str, by: str) -> None:
+    """Let every replica send to DESTINATION again.
+
+    \b
+    Example: relay resume billing
+    """
+    found = settings(context)
+    async with database(found) as connections:
+        admin = Admin(connections, actor=by)
+        await admin.refuse_unknown(destination, found.destinations)
+        was_paused = await admin.resume(destination)
+    click.echo(f"{destination} goes on" if was_paused else f"{destination} was not paused")
+
+
+VERBS: tuple[click.Command, ...] = (status, job, ping, pause, resume)

@@ -1,0 +1,137 @@
+"""What the operator's verbs print: aligned tables for people, one JSON object a line for machines."""
+
+import dataclasses
+import json
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from relay.admin import CAP, DestinationStatus, Status, Synced
+from relay.check import Finding
+from relay.job import Shown, escaped
+from relay.rules.why import Attempt, JobState, instant
+
+if TYPE_CHECKING:
+    from relay.ping import Pinged  # brings HTTP; see relay.cli.run
+
+_COLOURS = {"ok": "green", "warning": "yellow", "fault": "red"}
+
+
+def as_json(value: Any) -> str:
+    """A dataclass on one line; times are ISO 8601 in UTC, durations seconds."""
+    return json.dumps(dataclasses.asdict(value), default=_plain, ensure_ascii=False)
+
+
+def _plain(value: object) -> str:
+    if isinstance(value, datetime):
+        return value.astimezone(UTC).isoformat()
+    raise TypeError(f"{type(value).__name__} has no form in JSON")
+
+
+def finding_text(finding: Finding) -> str:
+    """One line of `relay check`."""
+    level = click.style(f"{finding.level:7}", fg=_COLOURS[finding.level])
+    return f"{level} {finding.subject}: {escaped(finding.sentence)}"
+
+
+def sync_text(synced: Synced) -> str:
+    """What `relay sync` changed, and what it left for a person to decide."""
+    lines = [
+        f"{word}: {', '.join(names) or 'nothing new'}"
+        for word, names in (("registered", synced.registered), ("retired", synced.retired))
+    ]
+    lines += [
+        f"{name} is registered but not configured; `relay sync --retire {name}` stops routing to it"
+        for name in synced.not_configured
+    ]
+    return "\n".join(lines)
+
+
+def status_text(status: Status) -> str:
+    """The table of `relay status`, and what belongs to no destination."""
+    head = ("DESTINATION", "DUE", "OLDEST", "LATER", "RUNNING", "BLOCKED", "DEAD", "STANDING", "DONE/S", "")
+    lines = _table([head, *(_status_row(each) for each in status.destinations)])
+    if status.unrouted:
+        lines.append(f"{_count(status.unrouted)} unrouted: no destination subscribes to their topic")
+    names = ", ".join(escaped(each.name) for each in status.replicas) or "none connected"
+    return "\n".join([*lines, f"replicas: {names}"])
+
+
+def _status_row(each: DestinationStatus) -> tuple[str, ...]:
+    counts = (each.later, each.running, each.blocked, each.dead, each.standing_lanes)
+    remarks = [
+        f"paused: {escaped(each.paused_why)}" if each.paused_why else "",
+        "retired" if each.retired else "",
+        "" if each.registered else "not registered",
+    ]
+    oldest = "-" if each.oldest_due_age_s is None else f"{each.oldest_due_age_s:.1f}s"
+    return (
+        each.name, _count(each.due), oldest, *(_count(count) for count in counts), f"{each.done_per_s:.1f}",
+        ", ".join(remark for remark in remarks if remark),
+    )  # fmt: skip
+
+
+def _count(number: int) -> str:
+    return f"{number}+" if number >= CAP else str(number)
+
+
+def job_text(shown: Shown) -> str:
+    """Why, then the row, the holder of its lane, and its failed attempts."""
+    job = shown.job
+    where = f"job {job.id} for {job.destination}" if job.destination else f"job {job.id}"
+    lines = [click.style(escaped(f"{where}: {shown.why}"), bold=True), ""]
+    lines += _table([(f"  {name}", escaped(str(value))) for name, value in _facts(job) if value is not None])
+    if job.failures:
+        head = ("  FAILED AT", "ATTEMPT", "REPLICA", "CLASS", "STATUS", "TOOK", "DETAIL", "ANSWER")
+        lines += ["", *_table([head, *(_attempt_row(each) for each in job.failures)])]
+    if shown.content is not None:
+        lines += ["", *(f"  {name}: {escaped(value)}" for name, value in shown.content.headers.items())]
+        lines.append(f"  {escaped(shown.content.text) if shown.content.text is not None else shown.content.base64}")
+    return "\n".join(lines)
+
+
+def _facts(job: JobState) -> list[tuple[str, object]]:
+    holder = job.holder
+    behind = "this job" if holder and holder.id == job.id else f"job {holder.id}, {holder.status}" if holder else None
+    return [
+        ("status", job.status),
+        ("topic", job.topic),
+        ("entity", job.entity_key),
+        ("lane held by", behind),
+        ("idempotency key", job.idempotency_key),
+        ("attempts", job.attempts),
+        ("claims", job.claims if job.claims != job.attempts else None),
+        ("priority", job.priority),
+        ("created", instant(job.created_at)),
+        ("scheduled", instant(job.scheduled_at) if job.scheduled_at else None),
+        ("due", instant(job.run_at) if job.status in {"pending", "blocked"} else None),
+        ("finished", instant(job.finished_at) if job.finished_at else None),
+        ("replica", job.locked_by),
+        ("redriven", "yes" if job.redrive else None),
+        ("body", f"{job.body_bytes} bytes of {job.content_type}"),
+        ("traceparent", job.traceparent),
+    ]
+
+
+def _attempt_row(each: Attempt) -> tuple[str, ...]:
+    return (
+        f"  {instant(each.failed_at)}", str(each.attempt), escaped(each.replica), each.error_class,
+        "-" if each.status is None else str(each.status), f"{each.duration_s:.2f}s", escaped(each.detail),
+        each.response,
+    )  # fmt: skip
+
+
+def ping_text(pinged: "Pinged") -> str:
+    """One line: what came back, and how soon."""
+    took = f"{pinged.duration_s:.3f} s"
+    if pinged.delivered:
+        return click.style(f"{pinged.destination} accepts: {pinged.status} after {took}", fg="green")
+    text = f"{pinged.destination} does not accept: {pinged.error_class}: {escaped(pinged.detail or '')} after {took}"
+    return click.style(text, fg="red")
+
+
+def _table(rows: Sequence[tuple[str, ...]]) -> list[str]:
+    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
+    return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]

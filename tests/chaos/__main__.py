@@ -1,0 +1,122 @@
+"""`make chaos SECONDS=60 SEED=1`: producers, three replicas and a receiver, under faults drawn from a seed.
+
+The oracle is content when every committed job is final or stands visibly behind a dead one, every lane whose
+producers lock their entity was delivered in strict order, no claim overtook a job it could see, nothing had to be
+healed, and no more arrived twice than was in flight when something was killed. Exit code 1 and the reasons, if not.
+"""
+
+import argparse
+import asyncio
+import json
+import random
+import shutil
+import sys
+import time
+from pathlib import Path
+
+import psycopg
+from psycopg import AsyncConnection
+
+from relay.demo.nest import Nest
+from relay.demo.postgres import Postgres
+from relay.migrate import migrate
+from tests.chaos import oracle
+from tests.chaos.faults import Faults, redrive
+from tests.chaos.fleet import DEADLINE_S, LEASE_S, Fleet
+from tests.chaos.producers import LOCKED, LOOSE, Producer
+from tests.chaos.receiver import Receiver
+
+REPLICAS = ["replica-a", "replica-b", "replica-c"]
+_DRAIN_PATIENCE_S = 90.0
+# Work that can still move: neither final nor standing behind a dead job.
+_MOVING = b"""
+SELECT count(*)
+  FROM outbox.job j
+ WHERE j.status IN ('pending', 'running', 'blocked', 'unrouted')
+   AND NOT EXISTS (SELECT FROM outbox.job d
+                    WHERE d.status = 'dead' AND d.holds_lane
+                      AND d.destination = j.destination AND d.entity_key = j.entity_key)
+"""
+
+
+async def run(nest: Nest, postgres: Postgres, seconds: int, seed: int) -> oracle.Verdict:
+    """One run; the verdict."""
+    dsn = postgres.create_database("chaos")
+    await migrate(dsn)
+    async with await AsyncConnection.connect(dsn, autocommit=True) as connection:
+        await connection.execute((Path(__file__).parent / "history.sql").read_bytes())
+        for key in LOCKED + LOOSE:
+            await connection.execute(b"INSERT INTO chaos.entity VALUES (%s)", (key,))
+    receiver = Receiver(seed, hang_s=2 * DEADLINE_S)
+    runner = await receiver.start()
+    fleet = Fleet(nest, dsn, receiver.port, REPLICAS)
+    await fleet.command("sync")
+    for name in REPLICAS:
+        await fleet.start(name)
+    producers = [Producer(dsn, f"{seed}-{n}") for n in range(4)]
+    faults = Faults(postgres, dsn, fleet, f"{seed}-faults", freeze_s=LEASE_S + 1.5)
+    async with asyncio.TaskGroup() as group:
+        for producer in producers:
+            group.create_task(producer.run())
+        await faults.run(seconds)
+        for producer in producers:
+            producer.stopping = True
+    await _drain(dsn, receiver, random.Random(f"{seed}-drain"))
+    verdict = oracle.Verdict(seed, kills=faults.kills, in_flight_at_kills=faults.in_flight_at_kills)
+    verdict.healed = fleet.events("lane_healed")
+    if crashes := fleet.events("loop_crashed") + fleet.events("attempt_crashed"):
+        verdict.faults.append(f"{crashes} crashes in the replicas' logs")
+    async with await AsyncConnection.connect(dsn, autocommit=True) as connection:
+        await oracle.judge(connection, receiver.arrivals, verdict, fleet.just_thawed)
+    await runner.cleanup()
+    print(f"faults: {' '.join(faults.done)}")
+    print(f"producers: {sum(p.committed for p in producers)} committed, {sum(p.rolled_back for p in producers)} rolled back; "
+          f"lost leases {fleet.events('lease_lost')}, reclaimed {fleet.events('job_reclaimed')}, redriven {faults.redriven}")  # fmt: skip
+    return verdict
+
+
+async def _drain(dsn: str, receiver: Receiver, rng: random.Random) -> None:
+    """Waits until nothing moves. Half of the runs redrive the dead first; the others end with lanes standing."""
+    receiver.calm = True
+    end_s = time.monotonic() + _DRAIN_PATIENCE_S
+    redrives = rng.random() < 0.5
+    while time.monotonic() < end_s:
+        try:
+            async with await AsyncConnection.connect(dsn, autocommit=True) as connection:
+                if (await (await connection.execute(_MOVING)).fetchone()) == (0,):
+                    if not redrives:
+                        return
+                    redrives = False
+                    rows = await (await connection.execute(b"SELECT id FROM outbox.job WHERE status = 'dead'")).fetchall()
+                    await redrive(dsn, [row[0] for row in rows], force=True)
+        except psycopg.OperationalError:
+            pass
+        await asyncio.sleep(0.5)
+
+
+def main() -> None:
+    """Runs, prints the verdict, and exits with 1 when the oracle is not content."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--seconds", type=int, default=60)
+    parser.add_argument("--seed", type=int, default=None)
+    parser.add_argument("--json", action="store_true")
+    parser.add_argument("--keep", type=Path, help="folder for the replicas' logs when the oracle is not content")
+    arguments = parser.parse_args()
+    seed = arguments.seed if arguments.seed is not None else random.SystemRandom().randrange(10**6)
+    print(f"seed {seed}", flush=True)
+    with Nest() as nest, Postgres(nest, tcp=True, options={"fsync": "off"}) as postgres:
+        verdict = asyncio.run(run(nest, postgres, arguments.seconds, seed))
+        if verdict.faults and arguments.keep:
+            for log in nest.path.glob("*.log"):
+                shutil.copy(log, arguments.keep)
+    for fault in verdict.faults[:40]:
+        print(f"NOT HELD: {fault}")
+    figures = {key: value for key, value in verdict.as_json().items() if key != "faults"}
+    print("  ".join(f"{key} {value}" for key, value in figures.items()))
+    if arguments.json:
+        print(json.dumps({**figures, "faults": len(verdict.faults)}))
+    sys.exit(1 if verdict.faults else 0)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,128 @@
+"""What must hold, computed from the receiver's record and from the table and its history."""
+
+from collections import defaultdict
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+from psycopg import AsyncConnection
+
+from tests.chaos.receiver import Arrival
+
+Thawed = Callable[[str, float], bool]
+
+_JOBS = b"""
+SELECT id, destination, entity_key, status, holds_lane, idempotency_key, convert_to(payload::text, 'UTF8')
+  FROM outbox.job
+"""
+
+
+@dataclass
+class Verdict:
+    """The figures of a run; `faults` says in words what was broken, and is empty when the oracle is content."""
+
+    seed: int
+    jobs: int = 0
+    delivered: int = 0
+    dead: int = 0
+    behind_dead: int = 0
+    lost: int = 0
+    attempts: int = 0
+    duplicates: int = 0
+    in_flight_at_kills: int = 0
+    inversions: int = 0
+    overlaps: int = 0
+    overtaken_claims: int = 0
+    late_sends: int = 0
+    loose_late: int = 0
+    healed: int = 0
+    altered: int = 0
+    kills: int = 0
+    faults: list[str] = field(default_factory=list)
+
+    def as_json(self) -> dict[str, object]:
+        """Plain values."""
+        return asdict(self)
+
+
+async def judge(connection: AsyncConnection, arrivals: list[Arrival], verdict: Verdict, just_thawed: Thawed) -> None:
+    """Fills the verdict. `just_thawed` tells whether a replica came back from a freeze shortly before a time."""
+    rows = await (await connection.execute(_JOBS)).fetchall()
+    jobs = {row[0]: row for row in rows}
+    by_job: dict[int, list[Arrival]] = defaultdict(list)
+    for arrival in arrivals:
+        by_job[arrival.sequence].append(arrival)
+    _fates(rows, by_job, verdict)
+    _same_bytes(jobs, arrivals, verdict)
+    _order(arrivals, verdict, just_thawed)
+    overtaken = await (await connection.execute((Path(__file__).parent / "overtaken.sql").read_bytes())).fetchall()
+    verdict.overtaken_claims = len(overtaken)
+    _conclude(verdict, overtaken)
+
+
+def _fates(rows: list[tuple], by_job: dict[int, list[Arrival]], verdict: Verdict) -> None:
+    standing = {(row[1], row[2]) for row in rows if row[3] == "dead" and row[4]}
+    for id_, destination, entity_key, status, *_ in rows:
+        accepted = [a for a in by_job[id_] if a.status == 204]
+        verdict.jobs += 1
+        verdict.attempts += len(by_job[id_])
+        if status == "done":
+            verdict.delivered += 1
+            if not accepted:
+                verdict.lost += 1
+                verdict.faults.append(f"job {id_} is done, and the receiver never accepted it")
+        elif status == "dead":
+            verdict.dead += 1
+        elif status in {"pending", "blocked"} and (destination, entity_key) in standing:
+            verdict.behind_dead += 1
+        else:
+            verdict.lost += 1
+            verdict.faults.append(f"job {id_} of {destination}/{entity_key} ended as {status}")
+        if accepted:
+            first_s = min(a.ended_s or 0.0 for a in accepted)
+            verdict.duplicates += sum(a.began_s > first_s for a in by_job[id_])
+
+
+def _same_bytes(jobs: dict[int, tuple], arrivals: list[Arrival], verdict: Verdict) -> None:
+    for arrival in arrivals:
+        row = jobs.get(arrival.sequence)
+        if row is None or (row[5], row[6]) != (arrival.key, arrival.body):
+            verdict.altered += 1
+            verdict.faults.append(f"job {arrival.sequence} arrived with another key or other bytes, or was never committed")
+
+
+def _order(arrivals: list[Arrival], verdict: Verdict, just_thawed: Thawed) -> None:
+    lanes: dict[tuple[str, str], list[Arrival]] = defaultdict(list)
+    for arrival in arrivals:
+        if arrival.entity_key is not None and not arrival.redrive:
+            lanes[arrival.destination, arrival.entity_key].append(arrival)
+    for (destination, entity_key), lane in lanes.items():
+        lane.sort(key=lambda a: a.began_s)
+        highest, seen = 0, set()
+        for arrival in lane:
+            if arrival.sequence >= highest:
+                highest = arrival.sequence
+            elif just_thawed(arrival.replica, arrival.began_s):
+                # A process frozen between its last look at the lease and its send; see ARCHITECTURE.md.
+                verdict.late_sends += 1
+            elif entity_key.startswith("loose"):
+                verdict.loose_late += arrival.sequence not in seen
+            else:
+                verdict.inversions += 1
+                verdict.faults.append(f"job {arrival.sequence} of {destination}/{entity_key} arrived after {highest}")
+            seen.add(arrival.sequence)
+        for earlier, later in zip(lane, lane[1:], strict=False):
+            if earlier.sequence != later.sequence and (earlier.status == 204 and later.began_s < (earlier.ended_s or 0)):
+                if just_thawed(later.replica, later.began_s):
+                    continue
+                verdict.overlaps += 1
+                verdict.faults.append(f"jobs {earlier.sequence} and {later.sequence} of {destination}/{entity_key} overlapped")
+
+
+def _conclude(verdict: Verdict, overtaken: list[tuple]) -> None:
+    for job_id, destination, entity_key, lower_id, at in overtaken:
+        verdict.faults.append(f"claim of {job_id} of {destination}/{entity_key} at {at} could see {lower_id} unfinished")
+    if verdict.healed:
+        verdict.faults.append(f"{verdict.healed} lanes had to be healed")
+    if verdict.duplicates > verdict.in_flight_at_kills:
+        verdict.faults.append(f"{verdict.duplicates} duplicates, {verdict.in_flight_at_kills} jobs were in flight at the kills")

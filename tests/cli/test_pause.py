@@ -1,0 +1,43 @@
+"""`relay pause` and `relay resume`, with the name of whoever did it."""
+
+from tests.cli.conftest import Connection, Relay, rows, words
+
+OPERATIONS = "SELECT actor, verb, destination, detail FROM outbox.operation ORDER BY id"
+
+
+async def test_a_pause_is_seen_and_undone_and_both_are_kept_with_a_name(relay: Relay, connection: Connection) -> None:
+    await relay("sync")
+    paused = await relay("pause", "billing", "--why", "their maintenance", "--by", "ada")
+    assert (paused.code, paused.out) == (0, "billing is paused; `relay resume billing` goes on\n")
+    assert words((await relay("status")).out.splitlines(), "billing")[-3:] == ["paused:", "their", "maintenance"]
+    resumed = await relay("resume", "billing", "--by", "grace")
+    assert (resumed.code, resumed.out) == (0, "billing goes on\n")
+    assert await rows(connection, OPERATIONS) == [
+        ("ada", "pause", "billing", {"why": "their maintenance"}),
+        ("grace", "resume", "billing", {}),
+    ]
+
+
+async def test_resuming_what_was_not_paused_says_so_and_is_no_operation(relay: Relay, connection: Connection) -> None:
+    assert (await relay("resume", "billing")).out == "billing was not paused\n"
+    assert await rows(connection, OPERATIONS) == []
+
+
+async def test_a_destination_that_is_only_configured_can_be_paused_before_it_is_registered(
+    relay: Relay, connection: Connection
+) -> None:
+    assert (await relay("pause", "billing")).code == 0
+    assert await rows(connection, "SELECT paused_why FROM outbox.destination") == [("paused by an operator",)]
+
+
+async def test_a_destination_that_is_only_registered_can_be_paused(relay: Relay, connection: Connection) -> None:
+    await connection.execute("INSERT INTO outbox.destination (name) VALUES ('attic')")
+    assert (await relay("pause", "attic")).code == 0
+
+
+async def test_a_misspelt_destination_is_refused_and_not_registered(relay: Relay, connection: Connection) -> None:
+    for verb in ("pause", "resume"):
+        ran = await relay(verb, "biling")
+        assert (ran.code, ran.out) == (5, "")
+        assert ran.err == "relay: there is no destination biling; did you mean billing?\n"
+    assert await rows(connection, "SELECT FROM outbox.destination") == []

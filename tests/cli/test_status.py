@@ -1,0 +1,112 @@
+"""`relay status` says the numbers of a table that was made by hand."""
+
+import pytest
+
+from tests.cli.conftest import DEAD, RUNNING, Connection, Put, Relay, words
+
+
+@pytest.fixture
+async def table(put: Put, connection: Connection) -> None:
+    """Three destinations, registered, retired and not registered, in every state."""
+    await connection.execute(
+        "INSERT INTO outbox.destination (name, topics, paused_at, paused_why, retired_at) VALUES "
+        "('billing', '{order.paid}', NULL, NULL, NULL), ('search', '{order.*}', now(), 'reindexing', NULL), "
+        "('attic', '{}', NULL, NULL, now())"
+    )
+    # billing: 3 due (the oldest 90 s, one of them a retry), 2 later, 1 running, 3 blocked, 2 dead, 1 of them standing.
+    await put(created_at="now() - interval '30 s'", run_at="now() - interval '30 s'")
+    await put(created_at="now() - interval '90 s'", run_at="now() - interval '1 s'", attempts="2", claims="2")
+    await put(priority="3")
+    await put(run_at="now() + interval '1 h'", scheduled_at="now() + interval '1 h'")
+    await put(entity_key="retries", run_at="now() + interval '1 min'", attempts="1", claims="1", priority="0")
+    await put(entity_key="runs", **RUNNING)
+    for entity in ("runs", "runs", "retries"):
+        await put(entity_key=entity, status="'blocked'")
+    await put(entity_key="stands", **DEAD, holds_lane="true")
+    await put(**DEAD, holds_lane="false")
+    # search: paused, 1 due, and 30 done within the last minute, 2 before it; 5 were discarded.
+    await put("search", created_at="now() - interval '5 s'", run_at="now()")
+    await connection.execute(
+        "INSERT INTO outbox.job (destination, topic, payload, status, finished_at, holds_lane) "
+        "SELECT 'search', 'order.paid', '{}', CASE WHEN n > 32 THEN 'discarded' ELSE 'done' END, "
+        "now() - CASE WHEN n > 30 AND n <= 32 THEN interval '2 min' ELSE interval '10 s' END, false "
+        "FROM generate_series(1, 37) AS n"
+    )
+    # nobody: never registered, 1 running.
+    await put("nobody", **RUNNING)
+    # 2 that nobody subscribed to.
+    for _ in range(2):
+        await put(None, topic="nobody.asked")
+
+
+@pytest.mark.usefixtures("table")
+async def test_as_json(relay: Relay, replica: str) -> None:
+    status = (await relay("status", "--json")).json
+    by_name = {each.pop("name"): each for each in status["destinations"]}
+    assert list(by_name) == ["attic", "billing", "nobody", "search"]
+    assert 90 <= by_name["billing"].pop("oldest_due_age_s") < 150
+    assert 5 <= by_name["search"].pop("oldest_due_age_s") < 65
+    assert by_name["billing"] == {
+        "registered": True, "retired": False, "paused_why": None, "due": 3, "later": 2, "running": 1, "blocked": 3,
+        "dead": 2, "standing_lanes": 1, "done_per_s": 0.0,
+    }  # fmt: skip
+    assert by_name["search"] == {
+        "registered": True, "retired": False, "paused_why": "reindexing", "due": 1, "later": 0, "running": 0,
+        "blocked": 0, "dead": 0, "standing_lanes": 0, "done_per_s": 0.5,
+    }  # fmt: skip
+    assert (by_name["attic"]["registered"], by_name["attic"]["retired"]) == (True, True)
+    nobody = by_name["nobody"]
+    assert (nobody["registered"], nobody["running"], nobody["oldest_due_age_s"]) == (False, 1, None)
+    assert status["unrouted"] == 2
+    [connected] = status["replicas"]
+    assert connected["name"] == replica
+    assert connected["connected_s"] >= 0
+
+
+@pytest.mark.usefixtures("table", "replica")
+async def test_as_text(relay: Relay) -> None:
+    ran = await relay("status")
+    assert (ran.code, ran.err) == (0, "")
+    lines = ran.out.splitlines()
+    assert lines[0].split() == [
+        "DESTINATION", "DUE", "OLDEST", "LATER", "RUNNING", "BLOCKED", "DEAD", "STANDING", "DONE/S",
+    ]  # fmt: skip
+    name, due, oldest, *counts = words(lines, "billing")
+    assert (name, due, counts) == ("billing", "3", ["2", "1", "3", "2", "1", "0.0"])
+    assert oldest.endswith("s")
+    assert words(lines, "search")[3:] == ["0", "0", "0", "0", "0", "0.5", "paused:", "reindexing"]
+    assert words(lines, "attic")[-1] == "retired"
+    assert words(lines, "nobody")[1:] == ["0", "-", "0", "1", "0", "0", "0", "0.0", "not", "registered"]
+    assert lines[-2:] == ["2 unrouted: no destination subscribes to their topic", "replicas: r1-0badcafe"]
+
+
+async def test_an_empty_outbox(relay: Relay) -> None:
+    assert (await relay("status")).out.splitlines()[1:] == ["replicas: none connected"]
+    assert (await relay("status", "--json")).json == {"destinations": [], "unrouted": 0, "replicas": []}
+
+
+async def test_counts_stop_at_the_cap_and_the_rate_does_not(relay: Relay, connection: Connection) -> None:
+    """The newest 10,000 finished jobs of two destinations span half a minute: the rate is over that half."""
+    await connection.execute(
+        "INSERT INTO outbox.job (destination, topic, payload) "
+        "SELECT 'billing', 'a', '{}' FROM generate_series(1, 10001)"
+    )
+    await connection.execute("INSERT INTO outbox.destination (name) VALUES ('billing'), ('search')")
+    await connection.execute(
+        "INSERT INTO outbox.job (destination, topic, payload, status, finished_at, holds_lane) "
+        "SELECT CASE n % 2 WHEN 0 THEN 'billing' ELSE 'search' END, 'a', '{}', 'done', "
+        "now() - n / 20000.0 * interval '58 s', false FROM generate_series(1, 20000) AS n"
+    )
+    billing, search = (await relay("status", "--json")).json["destinations"]
+    assert billing["due"] == 10_000
+    assert words((await relay("status")).out.splitlines(), "billing")[1] == "10000+"
+    # 5,000 of each in the newest half, which is as old as the inserts are by now.
+    for each in (billing, search):
+        assert 5_000 / 45 < each["done_per_s"] <= 5_000 / 29
+
+
+async def test_a_reader_may_look(relay: Relay, connection: Connection, database: str) -> None:
+    await connection.execute("DROP ROLE IF EXISTS viewer")
+    await connection.execute("CREATE ROLE viewer LOGIN IN ROLE outbox_reader")
+    ran = await relay("status", "--json", RELAY_DATABASE_DSN=database.replace("postgres@", "viewer@"))
+    assert ran.code == 0

@@ -1,0 +1,70 @@
+"""The README's example, played: its configuration, its INSERT, its request."""
+
+import re
+from pathlib import Path
+
+from standardwebhooks import Webhook
+
+from relay.admin import Admin
+from relay.config import load
+from relay.database import Database
+from relay.model import Destination
+from relay.rows import Range
+from relay.store import Store
+from tests.conftest import Connection
+from tests.docs.pages import ROOT, blocks, text
+from tests.docs.wire import deliver
+
+SECRET = "whsec_" + "QUJD" * 8
+
+
+def _destination(tmp_path: Path) -> Destination:
+    found = re.search(r"<<'YAML'\n(.*?)^YAML$", text("README.md"), re.DOTALL | re.MULTILINE)
+    assert found is not None
+    file = tmp_path / "relay.yaml"
+    file.write_text(found[1])
+    environ = {"RELAY_DATABASE_DSN": "postgresql://relay:secret@db.example/app", "BILLING_SECRET": SECRET}
+    [destination] = load(file, environ).resolved_destinations()
+    return destination
+
+
+def test_the_configuration_of_the_readme_loads(tmp_path: Path) -> None:
+    destination = _destination(tmp_path)
+    assert (destination.name, destination.url) == ("billing", "https://billing.example/hooks/outbox")
+
+
+def test_the_example_configuration_loads() -> None:
+    environ = {"RELAY_DATABASE_DSN": "postgresql://localhost/app", "BILLING_WEBHOOK_SECRET": SECRET}
+    assert load(ROOT / "relay.example.yaml", environ).destinations.keys() == {"billing", "search"}
+
+
+async def test_the_insert_of_the_readme_arrives_as_the_request_of_the_readme(
+    tmp_path: Path, database: str, connection: Connection
+) -> None:
+    destination = _destination(tmp_path)
+    [insert], [request] = blocks("README.md", "sql"), blocks("README.md", "http")
+    async with Database(database, name="readme") as pool:
+        await Admin(pool).sync([destination], generation=0, retire=[])
+        await connection.execute("CREATE TEMP TABLE orders (id bigint, status text)")
+        for statement in insert.split(";\n"):
+            if statement.strip():
+                await connection.execute(statement.encode())
+        store = Store(pool, locked_by="readme-00000000", lease_s=60)
+        claimed = await store.claim([Range("billing", 1, free=5, width=5)], payload_bytes=1 << 20)
+    [job] = claimed.jobs
+    arrived = await deliver(job, destination)
+
+    head, _, body = request.removesuffix("\n").partition("\n\n")
+    line, *rest = head.splitlines()
+    shown = [(name, value) for name, _, value in (each.partition(": ") for each in rest)]
+    assert arrived.line == line
+    assert arrived.body == body.encode()
+    assert [name for name, _ in arrived.headers] == [name for name, _ in shown]
+    fresh = {"Host", "Idempotency-Key", "webhook-id", "webhook-timestamp", "webhook-signature"}
+    assert [each for each in arrived.headers if each[0] not in fresh] == [
+        each for each in shown if each[0] not in fresh
+    ]
+    assert dict(shown)["Host"] in destination.url
+    assert dict(shown)["webhook-id"] == dict(shown)["Idempotency-Key"]
+    assert arrived.lower["webhook-id"] == arrived.lower["idempotency-key"] == job.idempotency_key
+    Webhook(SECRET).verify(arrived.body, dict(arrived.headers))

@@ -1,0 +1,25 @@
+"""Replicas as processes, against the tests' PostgreSQL and a receiver on a real socket."""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from relay.demo.nest import Nest
+from tests.receiver import Receiver
+from tests.service.replica import Installation
+
+
+@pytest.fixture
+async def installation(nest: Nest, tmp_path: Path, database: str) -> AsyncIterator[Installation]:
+    """Processes on the shared, emptied database; whatever a test does, none of them may have logged a bug."""
+    installation = Installation(nest, tmp_path, database)
+    yield installation
+    await installation.close()
+
+
+@pytest.fixture
+async def receiver() -> AsyncIterator[Receiver]:
+    """A receiver that accepts everything until told otherwise."""
+    async with Receiver() as receiver:
+        yield receiver

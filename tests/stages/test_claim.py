@@ -1,0 +1,232 @@
+"""When the claimer looks, how far, and what it tells producers."""
+
+import asyncio
+import math
+import random
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass, field
+
+import psycopg
+import pytest
+
+from relay.claim import WIDEST, Claimer
+from relay.model import Destination, Job
+from relay.store import Store
+from tests.conftest import Connection
+from tests.stages.stage import MIB, insert, statuses
+
+POLL_S = 600.0
+
+
+@dataclass
+class Desk:
+    """A claimer whose jobs go nowhere; `free` is how many more it may take."""
+
+    store: Store
+    free: int = 8
+    budget_bytes: int = 64 * MIB
+    jobs: list[Job] = field(default_factory=list)
+    more: dict[str, bool] = field(default_factory=dict)
+    woken: int = 0
+
+    def __post_init__(self) -> None:
+        self.claimer = Claimer(
+            self.store,
+            [Destination("shop", "http://127.0.0.1/"), Destination("mail", "http://127.0.0.1/")],
+            wanted=lambda name: self.free if name == "shop" else 0,
+            bytes_held=lambda: 0,
+            payload_budget_bytes=self.budget_bytes,
+            on_claimed=self._take,
+            note=self.more.__setitem__,
+            wake=self._wake,
+            poll_s=POLL_S,
+            notify=True,
+            rng=random.Random(1),
+        )
+
+    def _take(self, jobs: Sequence[Job], _since_s: float) -> None:
+        self.jobs += jobs
+        self.free -= len(jobs)
+
+    def _wake(self) -> None:
+        self.woken += 1
+
+    async def look(self) -> list[Job]:
+        """One step, at once; the jobs it brought."""
+        before = len(self.jobs)
+        self.claimer.ring("shop")
+        await self.claimer.step()
+        return self.jobs[before:]
+
+
+@pytest.fixture
+def desk(store: Store) -> Desk:
+    """A claimer on the emptied database."""
+    return Desk(store)
+
+
+async def idle(connection: Connection) -> int:
+    """The flag that the producers' trigger reads."""
+    cursor = await connection.execute("SELECT pg_sequence_last_value('outbox.idle')")
+    [[flag]] = await cursor.fetchall()
+    return int(flag)
+
+
+async def test_it_takes_as_many_jobs_as_there_is_room_for_and_says_whether_more_may_be_due(
+    desk: Desk, connection: Connection
+) -> None:
+    await insert(connection, 10)
+    assert len(await desk.look()) == 8
+    assert desk.more == {"shop": True}
+    desk.free = 8
+    assert len(await desk.look()) == 2
+    assert desk.more == {"shop": False}
+    assert await statuses(connection) == ["running"] * 10
+
+
+async def test_a_burst_of_one_entity_is_put_aside_in_a_few_steps_that_look_twice_as_far_each_time(
+    desk: Desk, connection: Connection
+) -> None:
+    burst = 10_000
+    await insert(connection, burst, "hot")
+    await insert(connection, desk.free, "fresh-{n}")
+    steps = 0
+    while desk.free:
+        # Every step asks for the next one at once.
+        assert await desk.claimer.step() == 0.0 or not desk.free
+        steps += 1
+    assert [each.entity_key for each in desk.jobs] == ["hot", *(f"fresh-{n}" for n in range(1, 8))]
+    assert steps <= math.log2(WIDEST / 8) + burst / WIDEST + 1
+    # From now on the burst costs nothing.
+    desk.free = 8
+    assert [each.entity_key for each in await desk.look()] == ["fresh-8"]
+    assert set((await statuses(connection))[1:burst]) == {"blocked"}
+
+
+@pytest.fixture
+async def held_lane(connection: Connection, database: str) -> AsyncIterator[None]:
+    """Five hundred jobs of an entity whose first job somebody's session holds, and one job behind them."""
+    await insert(connection, 500, "held")
+    await insert(connection, 1)
+    async with await psycopg.AsyncConnection.connect(database) as foreign:
+        await foreign.execute("SELECT FROM outbox.job WHERE id = 1 FOR UPDATE")
+        yield
+
+
+@pytest.mark.usefixtures("held_lane")
+async def test_a_lane_whose_head_somebody_holds_does_not_hide_what_is_due_behind_it(desk: Desk) -> None:
+    for _ in range(10):
+        await desk.claimer.step()
+    assert [each.id for each in desk.jobs] == [501]
+
+
+async def test_payloads_beyond_the_budget_stay_in_the_table(store: Store, connection: Connection) -> None:
+    desk = Desk(store, budget_bytes=2 * MIB)
+    await connection.execute(
+        "INSERT INTO outbox.job (topic, destination, body, content_type)"
+        " SELECT 't', 'shop', decode(repeat('00', 900000), 'hex'), 'x/y' FROM generate_series(1, 4)"
+    )
+    assert [each.id for each in await desk.look()] == [1, 2]
+
+
+async def test_the_pause_doubles_while_nothing_comes_and_a_ring_ends_it(desk: Desk) -> None:
+    pauses = []
+    for _ in range(6):
+        view = desk.claimer._views["shop"]
+        view.look_s = 0.0
+        await desk.claimer.step()
+        pauses.append(view.pause_s)
+    assert pauses == [pytest.approx(0.010 * 2**n) for n in range(6)]
+    desk.claimer.ring("shop")
+    assert desk.woken == 1
+    await desk.claimer.step()
+    assert view.pause_s == pytest.approx(0.010)
+
+
+async def test_a_ring_for_a_destination_of_somebody_else_is_ignored(desk: Desk, connection: Connection) -> None:
+    await desk.look()
+    view = desk.claimer._views["shop"]
+    before_s = view.look_s
+    desk.claimer.ring("unknown")
+    assert view.look_s == before_s
+    desk.claimer.ring("")
+    assert view.look_s == 0.0
+    assert await statuses(connection) == []
+
+
+async def test_producers_are_asked_for_a_notify_once_nothing_is_found_and_not_before(
+    desk: Desk, connection: Connection
+) -> None:
+    await insert(connection, 1)
+    assert len(await desk.look()) == 1
+    assert await idle(connection) == 0
+    assert await desk.look() == []
+    assert await idle(connection) == 1
+
+
+async def test_producers_that_notify_too_often_are_told_to_stop_until_nothing_is_found(
+    desk: Desk, connection: Connection
+) -> None:
+    await desk.look()
+    assert await idle(connection) == 1
+    await insert(connection, 1)
+    for _ in range(1_000):
+        desk.claimer.heard("shop")
+    assert len(await desk.look()) == 1
+    assert await idle(connection) == 0
+    await desk.look()
+    assert await idle(connection) == 1
+
+
+async def test_a_few_notifies_do_not_end_the_asking(desk: Desk, connection: Connection) -> None:
+    await desk.look()
+    await insert(connection, 1)
+    desk.claimer.heard("shop")
+    assert len(await desk.look()) == 1
+    assert await idle(connection) == 1
+
+
+async def commit_late(connection: Connection) -> None:
+    """Insert a job whose due time lies a minute back, as one of a long transaction does."""
+    await connection.execute("SET session_replication_role = replica")
+    await connection.execute(
+        "INSERT INTO outbox.job (topic, destination, payload, run_at, created_at)"
+        " VALUES ('t', 'shop', '{}', now() - interval '1 minute', now() - interval '1 minute')"
+    )
+    await connection.execute("SET session_replication_role = origin")
+
+
+async def test_while_claims_are_cheap_a_late_commit_is_found_by_the_next_look(
+    desk: Desk, connection: Connection
+) -> None:
+    await insert(connection, 1)
+    await desk.look()
+    # However slow this machine was just now.
+    desk.claimer._slow_until_s = 0.0
+    await commit_late(connection)
+    assert [each.id for each in await desk.look()] == [2]
+
+
+async def test_after_a_slow_claim_the_search_starts_where_earlier_ones_came_to_until_a_full_look(
+    desk: Desk, connection: Connection, database: str
+) -> None:
+    await insert(connection, 1)
+    async with await psycopg.AsyncConnection.connect(database) as foreign:
+        await foreign.execute("LOCK TABLE outbox.destination IN ACCESS EXCLUSIVE MODE")
+        claim = asyncio.create_task(desk.look())
+        waits = "SELECT count(*) FROM pg_locks WHERE NOT granted"
+        while (await (await foreign.execute(waits)).fetchone()) == (0,):
+            pass
+        # Long enough to count as slow.
+        await foreign.execute("SELECT pg_sleep(0.05)")
+        await foreign.commit()
+    assert [each.id for each in await claim] == [1]
+
+    view = desk.claimer._views["shop"]
+    # However slow this machine is, the time for a full look comes when the test says so.
+    view.full_look_s = math.inf
+    await commit_late(connection)
+    await insert(connection, 1)
+    assert [each.id for each in await desk.look()] == [3]
+    view.full_look_s = 0.0
+    assert [each.id for each in await desk.look()] == [2]
