@@ -12,11 +12,14 @@ from typing import Literal
 
 import psycopg
 from psycopg import AsyncConnection, IsolationLevel, errors
+from psycopg.conninfo import conninfo_to_dict
 
 from relay.errors import DatabaseUnavailableError, SchemaError
 
 # "outbox" read as a number; any constant does, as long as nobody else's is the same.
-_LOCK_ID = 0x6F7574626F78
+# Written into the statement: a statement with parameters keeps its snapshot until the transaction ends, and
+# CREATE INDEX CONCURRENTLY waits for every snapshot.
+_TRY_LOCK = b"SELECT pg_try_advisory_xact_lock(%d)" % 0x6F7574626F78
 _LOCK_TIMEOUT_S = 3
 _LOCK_TRIES = 20
 _HEADER = re.compile(r"^-- (old replicas|transaction): +(.*)$", re.MULTILINE)
@@ -105,17 +108,24 @@ async def migrate(dsn: str, wanted: tuple[Migration, ...] | None = None) -> list
     or a table stayed locked by somebody else.
     """
     wanted = migrations() if wanted is None else wanted
-    async with await _connect(dsn) as guard, await _connect(dsn) as worker, guard.transaction():
-        while not await _fetch_bool(guard, b"SELECT pg_try_advisory_xact_lock(%s)", (_LOCK_ID,)):
+    async with await _connect(dsn) as guard, await _connect(dsn) as worker:
+        while True:
+            # A transaction for each try: whoever builds an index waits for the end of one whose statement he met.
+            async with guard.transaction():
+                if await _fetch_bool(guard, _TRY_LOCK):
+                    return await _apply_missing(worker, wanted)
             await asyncio.sleep(random.uniform(0.05, 0.15))
-        await worker.execute(_BOOTSTRAP)
-        comparison, applied = await _compare(worker, wanted)
-        if comparison.verdict in {"ahead", "changed"}:
-            raise SchemaError(comparison.sentence)
-        missing = [m for m in wanted if m.version not in applied]
-        for migration in missing:
-            await _apply(worker, migration)
-        return [m.name for m in missing]
+
+
+async def _apply_missing(worker: AsyncConnection, wanted: tuple[Migration, ...]) -> list[str]:
+    await worker.execute(_BOOTSTRAP)
+    comparison, applied = await _compare(worker, wanted)
+    if comparison.verdict == "changed" or (comparison.verdict == "ahead" and not comparison.usable):
+        raise SchemaError(comparison.sentence)
+    missing = [m for m in wanted if m.version not in applied]
+    for migration in missing:
+        await _apply(worker, migration)
+    return [m.name for m in missing]
 
 
 async def compare(dsn: str) -> Comparison:
@@ -179,6 +189,8 @@ async def _apply(connection: AsyncConnection, migration: Migration) -> None:
             # Whoever waits for a table lock makes everybody behind him wait too, so we step back and try again.
             await asyncio.sleep(random.uniform(0.5, 1.5))
         except errors.Error as error:
+            if connection.broken:
+                raise DatabaseUnavailableError(f"the connection was lost during {migration.name}: {error}") from error
             raise SchemaError(f"{migration.name}: {error}".strip()) from error
         else:
             return
@@ -202,6 +214,14 @@ async def _record(connection: AsyncConnection, migration: Migration) -> None:
 
 async def _open(dsn: str) -> AsyncConnection:
     try:
+        conninfo_to_dict(dsn)
+    except psycopg.ProgrammingError:
+        # What libpq says quotes the piece it stumbled over, and that may be of the password.
+        raise DatabaseUnavailableError(
+            "the connection string cannot be read; write it as postgresql://user@host:port/database, "
+            "and special characters in a password as %XX"
+        ) from None
+    try:
         return await AsyncConnection.connect(
             dsn, autocommit=True, connect_timeout=10, application_name="relay migrate", prepare_threshold=None
         )
@@ -214,16 +234,21 @@ async def _connect(dsn: str) -> AsyncConnection:
     try:
         await connection.set_isolation_level(IsolationLevel.READ_COMMITTED)
         await connection.execute(
-            b"SELECT set_config('lock_timeout', %s, false), set_config('statement_timeout', '0', false),"
-            b" set_config('client_min_messages', 'warning', false), set_config('search_path', 'pg_catalog', false)",
+            b"SELECT set_config('lock_timeout', %s, false), set_config('client_min_messages', 'warning', false),"
+            b" set_config('search_path', 'pg_catalog', false)",
             (f"{_LOCK_TIMEOUT_S}s",),
+        )
+        # A migration takes as long as it takes, and its guard is idle meanwhile. Not every version has each of these.
+        await connection.execute(
+            b"SELECT set_config(name, '0', false) FROM pg_settings WHERE name IN ('statement_timeout',"
+            b" 'transaction_timeout', 'idle_in_transaction_session_timeout', 'idle_session_timeout')"
         )
     except (psycopg.OperationalError, psycopg.ProgrammingError) as error:
         raise DatabaseUnavailableError(f"the database cannot be reached: {error}".strip()) from error
     return connection
 
 
-async def _fetch_bool(connection: AsyncConnection, query: bytes, parameters: tuple[object, ...] = ()) -> bool:
-    cursor = await connection.execute(query, parameters or None)
+async def _fetch_bool(connection: AsyncConnection, query: bytes) -> bool:
+    cursor = await connection.execute(query)
     row = await cursor.fetchone()
     return bool(row and row[0])

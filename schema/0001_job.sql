@@ -76,7 +76,7 @@ CREATE TABLE outbox.job (
         claims > 0 OR content_type ~ '^[!-~]([ -~]{0,253}[!-~])?$'),
     CONSTRAINT job_headers_are_an_object_of_strings CHECK (
         claims > 0 OR headers IS NULL
-        OR (jsonb_typeof(headers) = 'object' AND NOT headers @? '$.* ? (@.type() != "string")')),
+        OR (jsonb_typeof(headers) = 'object' AND NOT headers @? 'strict $.* ? (@.type() != "string")')),
     CONSTRAINT job_header_names_are_tokens CHECK (
         claims > 0
         OR NOT headers @? '$.keyvalue().key ? (!(@ like_regex "^[-!#$%&''*+.^_`|~0-9A-Za-z]{1,128}$"))'),

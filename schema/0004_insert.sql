@@ -40,7 +40,7 @@ BEGIN
              WHERE d.retired_at IS NULL
                AND d.topics && (ARRAY['*', NEW.topic]
                    || ARRAY(SELECT left(NEW.topic, dot) || '*'
-                              FROM generate_series(1, length(NEW.topic)) AS dot
+                              FROM generate_series(1, least(length(NEW.topic), 255)) AS dot
                              WHERE substr(NEW.topic, dot, 1) = '.'))
              ORDER BY d.name);
     EXCEPTION WHEN OTHERS THEN

@@ -30,7 +30,7 @@ GRANT INSERT (topic, destination, entity_key, payload, body, content_type, heade
 
 GRANT SELECT, UPDATE, DELETE ON outbox.job TO outbox_relay;
 GRANT SELECT, INSERT, UPDATE ON outbox.destination TO outbox_relay;
-GRANT SELECT, INSERT, DELETE ON outbox.attempt TO outbox_relay;
+GRANT SELECT, INSERT, UPDATE, DELETE ON outbox.attempt TO outbox_relay;
 GRANT SELECT, UPDATE ON SEQUENCE outbox.idle TO outbox_relay;
 GRANT SELECT ON outbox.migration TO outbox_relay;
 

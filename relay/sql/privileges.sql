@@ -9,8 +9,9 @@ SELECT needed.what
                ('SELECT, INSERT and UPDATE on outbox.destination',
                 has_table_privilege('outbox.destination', 'SELECT') AND has_table_privilege('outbox.destination', 'INSERT')
                 AND has_table_privilege('outbox.destination', 'UPDATE')),
-               ('SELECT, INSERT and DELETE on outbox.attempt',
+               ('SELECT, INSERT, UPDATE and DELETE on outbox.attempt',
                 has_table_privilege('outbox.attempt', 'SELECT') AND has_table_privilege('outbox.attempt', 'INSERT')
+                AND has_table_privilege('outbox.attempt', 'UPDATE')
                 AND has_table_privilege('outbox.attempt', 'DELETE')),
                ('SELECT and INSERT on outbox.operation',
                 has_table_privilege('outbox.operation', 'SELECT') AND has_table_privilege('outbox.operation', 'INSERT')),
