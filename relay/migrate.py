@@ -21,6 +21,7 @@ from relay.errors import DatabaseUnavailableError, SchemaError
 # CREATE INDEX CONCURRENTLY waits for every snapshot.
 _TRY_LOCK = b"SELECT pg_try_advisory_xact_lock(%d)" % 0x6F7574626F78
 _LOCK_TIMEOUT_S = 3
+_CONNECT_TIMEOUT_S = 5
 _LOCK_TRIES = 20
 _HEADER = re.compile(r"^-- (old replicas|transaction): +(.*)$", re.MULTILINE)
 
@@ -214,19 +215,24 @@ async def _record(connection: AsyncConnection, migration: Migration) -> None:
 
 async def _open(dsn: str) -> AsyncConnection:
     try:
-        conninfo_to_dict(dsn)
+        parts = conninfo_to_dict(dsn)
     except psycopg.ProgrammingError:
         # What libpq says quotes the piece it stumbled over, and that may be of the password.
         raise DatabaseUnavailableError(
             "the connection string cannot be read; write it as postgresql://user@host:port/database, "
             "and special characters in a password as %XX"
         ) from None
+    place = f"{parts.get('host', 'the local socket')}:{parts.get('port', 5432)}"
     try:
         return await AsyncConnection.connect(
-            dsn, autocommit=True, connect_timeout=10, application_name="relay migrate", prepare_threshold=None
+            dsn,
+            autocommit=True,
+            connect_timeout=_CONNECT_TIMEOUT_S,
+            application_name="relay migrate",
+            prepare_threshold=None,
         )
     except (psycopg.OperationalError, psycopg.ProgrammingError) as error:
-        raise DatabaseUnavailableError(f"the database cannot be reached: {error}".strip()) from error
+        raise DatabaseUnavailableError(f"the database at {place} cannot be reached: {error}".strip()) from error
 
 
 async def _connect(dsn: str) -> AsyncConnection:

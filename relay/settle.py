@@ -33,7 +33,7 @@ class Settler:
         self._on_settled = on_settled
         self._wake = wake
         self._queue: deque[Settlement] = deque()
-        self._postponed: list[tuple[float, Settlement]] = []
+        self._postponed: deque[tuple[float, Settlement]] = deque()
         self._writing = False
 
     def put(self, settlement: Settlement) -> None:
@@ -48,40 +48,40 @@ class Settler:
 
     async def step(self) -> float:
         """Writes one batch; seconds until there may be another one."""
-        now_s = time.monotonic()
-        self._queue.extend(settlement for due_s, settlement in self._postponed if due_s <= now_s)
-        self._postponed = [(due_s, settlement) for due_s, settlement in self._postponed if due_s > now_s]
-        if self._queue:
-            batch = [self._queue.popleft() for _ in range(min(_BATCH, len(self._queue)))]
-            self._writing = True
-            try:
-                await self._flush(batch)
-            except BaseException:
-                # The database is away. What it may have written already does not match again.
-                self._queue.extendleft(reversed(batch))
-                raise
-            finally:
-                self._writing = False
+        batch, patient = self._next()
+        self._writing = bool(batch)
+        pieces = [batch] if batch else []
+        try:
+            while pieces:
+                sent_s = time.monotonic()
+                try:
+                    settled = await self._store.settle(pieces[-1], patient=patient)
+                except CONFLICTS as conflict:
+                    # One row that somebody else holds must not keep the other results from being written.
+                    patient = False
+                    pieces += self._divide(pieces.pop(), conflict)
+                else:
+                    self._on_settled(pieces.pop(), settled, sent_s)
+        finally:
+            # Not empty when the database is away. What it may have written already does not match again.
+            self._queue.extendleft(settlement for piece in pieces for settlement in reversed(piece))
+            self._writing = False
         if self._queue:
             return 0.0
-        return min((due_s - now_s for due_s, _ in self._postponed), default=float("inf"))
+        return max(0.0, self._postponed[0][0] - time.monotonic()) if self._postponed else float("inf")
 
-    async def _flush(self, batch: list[Settlement]) -> None:
-        sent_s = time.monotonic()
-        try:
-            settled = await self._store.settle(batch)
-        except CONFLICTS as conflict:
-            await self._divide(batch, conflict)
-        else:
-            self._on_settled(batch, settled, sent_s)
+    def _next(self) -> tuple[list[Settlement], bool]:
+        """The next batch, and whether it may wait for a row that is locked."""
+        # What somebody held is tried by itself, so that it holds up no other result again.
+        if self._postponed and self._postponed[0][0] <= time.monotonic():
+            return [self._postponed.popleft()[1]], False
+        return [self._queue.popleft() for _ in range(min(_BATCH, len(self._queue)))], True
 
-    async def _divide(self, batch: list[Settlement], conflict: Exception) -> None:
-        """One row that somebody else holds must not keep the other results from being written."""
+    def _divide(self, batch: list[Settlement], conflict: Exception) -> list[list[Settlement]]:
         if len(batch) == 1:
             event(logging.WARNING, "settle_postponed", job=batch[0].job.id, why=type(conflict).__name__)
             # Without the chain: a lane that could not be continued here is left to the next claim.
             self._postponed.append((time.monotonic() + _POSTPONED_S, replace(batch[0], chain=False)))
-            return
+            return []
         middle = len(batch) // 2
-        await self._flush(batch[:middle])
-        await self._flush(batch[middle:])
+        return [batch[middle:], batch[:middle]]

@@ -9,6 +9,8 @@ from relay.rows import Claimed, Parameters, Range, Reclaimed, Settled
 
 _CLAIM_LOCK_TIMEOUT_MS = 100
 _CLAIM_TRIES = 4
+_SETTLE_LOCK_TIMEOUT_MS = 500
+_MOMENT_MS = 50
 
 
 class Store:
@@ -46,18 +48,24 @@ class Store:
                 return rows.claimed(found)
         raise AssertionError("the last try returns or raises")
 
-    async def settle(self, settlements: Sequence[Settlement]) -> Settled:
+    async def settle(self, settlements: Sequence[Settlement], *, patient: bool = True) -> Settled:
         """Writes outcomes and goes on with their lanes, in one transaction and one round trip.
 
         What was no longer ours changes nothing and is missing from the ids that come back. Raises one of
-        CONFLICTS when somebody holds one of the rows; then nothing is written.
+        CONFLICTS when somebody holds one of the rows, longer than a claim does or, unless `patient`, longer than
+        a moment; then nothing is written.
         """
         batch = sorted(settlements, key=lambda s: s.job.id)
         outcomes = {**rows.outcome_parameters(batch), **rows.failure_parameters(batch), **self._token}
         lanes = {**rows.lane_parameters(rows.lanes_of(batch)), **self._lease}
         gone = {s.job.destination: s.failure.detail for s in batch if s.pauses and s.failure}
         pauses = [("pause", {"name": name, "why": why}) for name, why in sorted(gone.items())]
-        ours, next_jobs, *_ = await self._database.transact(("settle", outcomes), ("settle_lanes", lanes), *pauses)
+        ours, next_jobs, *_ = await self._database.transact(
+            ("settle", outcomes),
+            ("settle_lanes", lanes),
+            *pauses,
+            lock_timeout_ms=_SETTLE_LOCK_TIMEOUT_MS if patient else _MOMENT_MS,
+        )
         return rows.settled(ours, next_jobs, batch)
 
     async def renew(self, ids: Sequence[int], claims: Sequence[int]) -> tuple[set[int], set[int]]:

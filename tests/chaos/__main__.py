@@ -21,7 +21,7 @@ from relay.demo.nest import Nest
 from relay.demo.postgres import Postgres
 from relay.migrate import migrate
 from tests.chaos import oracle
-from tests.chaos.faults import Faults, redrive
+from tests.chaos.faults import Faults, dead, redrive
 from tests.chaos.fleet import DEADLINE_S, LEASE_S, Fleet
 from tests.chaos.producers import LOCKED, LOOSE, Producer
 from tests.chaos.receiver import Receiver
@@ -69,9 +69,10 @@ async def run(nest: Nest, postgres: Postgres, seconds: int, seed: int) -> oracle
     async with await AsyncConnection.connect(dsn, autocommit=True) as connection:
         await oracle.judge(connection, receiver.arrivals, verdict, fleet.just_thawed)
     await runner.cleanup()
+    committed, rolled_back = sum(p.committed for p in producers), sum(p.rolled_back for p in producers)
     print(f"faults: {' '.join(faults.done)}")
-    print(f"producers: {sum(p.committed for p in producers)} committed, {sum(p.rolled_back for p in producers)} rolled back; "
-          f"lost leases {fleet.events('lease_lost')}, reclaimed {fleet.events('job_reclaimed')}, redriven {faults.redriven}")  # fmt: skip
+    print(f"producers: {committed} transactions committed, {rolled_back} rolled back; redriven {faults.redriven}")
+    print(f"replicas: lost leases {fleet.events('lease_lost')}, reclaimed {fleet.events('job_reclaimed')}")
     return verdict
 
 
@@ -87,8 +88,7 @@ async def _drain(dsn: str, receiver: Receiver, rng: random.Random) -> None:
                     if not redrives:
                         return
                     redrives = False
-                    rows = await (await connection.execute(b"SELECT id FROM outbox.job WHERE status = 'dead'")).fetchall()
-                    await redrive(dsn, [row[0] for row in rows], force=True)
+                    await redrive(dsn, await dead(connection), force=True)
         except psycopg.OperationalError:
             pass
         await asyncio.sleep(0.5)

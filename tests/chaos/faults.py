@@ -15,7 +15,7 @@ from tests.chaos.fleet import Fleet
 
 _RUNNING = b"SELECT count(*) FROM outbox.job WHERE status = 'running' AND (locked_by LIKE %s OR %s)"
 _BACKENDS = b"SELECT pid FROM pg_stat_activity WHERE application_name LIKE 'relay %' ORDER BY pid"
-_DEAD = b"SELECT id FROM outbox.job WHERE status = 'dead' ORDER BY id LIMIT 50"
+_DEAD = b"SELECT id FROM outbox.job WHERE status = 'dead' ORDER BY id"
 
 
 class Faults:
@@ -98,7 +98,7 @@ class Faults:
 
     async def _redrive(self) -> None:
         async with await AsyncConnection.connect(self._dsn, autocommit=True) as connection:
-            ids = [row[0] for row in await (await connection.execute(_DEAD)).fetchall()]
+            ids = await dead(connection)
         await redrive(self._dsn, ids, force=False)
         self.redriven += len(ids)
 
@@ -109,6 +109,11 @@ class Faults:
             async with await AsyncConnection.connect(self._dsn, autocommit=True) as connection:
                 row = await (await connection.execute(_RUNNING, (f"{name}-%", not name))).fetchone()
                 self.in_flight_at_kills += row[0] if row else 0
+
+
+async def dead(connection: AsyncConnection) -> list[int]:
+    """The ids of all dead letters."""
+    return [row[0] for row in await (await connection.execute(_DEAD)).fetchall()]
 
 
 async def redrive(dsn: str, ids: list[int], *, force: bool) -> None:
@@ -124,5 +129,3 @@ async def redrive(dsn: str, ids: list[int], *, force: bool) -> None:
             "lease_s": 1.0,
         }
         await transaction.fetch("settle_lanes", parameters)
-
-

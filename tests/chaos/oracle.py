@@ -3,13 +3,16 @@
 from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
+from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 from psycopg import AsyncConnection
 
 from tests.chaos.receiver import Arrival
 
 Thawed = Callable[[str, float], bool]
+Row = tuple[Any, ...]
 
 _JOBS = b"""
 SELECT id, destination, entity_key, status, holds_lane, idempotency_key, convert_to(payload::text, 'UTF8')
@@ -60,7 +63,7 @@ async def judge(connection: AsyncConnection, arrivals: list[Arrival], verdict: V
     _conclude(verdict, overtaken)
 
 
-def _fates(rows: list[tuple], by_job: dict[int, list[Arrival]], verdict: Verdict) -> None:
+def _fates(rows: list[Row], by_job: dict[int, list[Arrival]], verdict: Verdict) -> None:
     standing = {(row[1], row[2]) for row in rows if row[3] == "dead" and row[4]}
     for id_, destination, entity_key, status, *_ in rows:
         accepted = [a for a in by_job[id_] if a.status == 204]
@@ -83,46 +86,48 @@ def _fates(rows: list[tuple], by_job: dict[int, list[Arrival]], verdict: Verdict
             verdict.duplicates += sum(a.began_s > first_s for a in by_job[id_])
 
 
-def _same_bytes(jobs: dict[int, tuple], arrivals: list[Arrival], verdict: Verdict) -> None:
+def _same_bytes(jobs: dict[int, Row], arrivals: list[Arrival], verdict: Verdict) -> None:
     for arrival in arrivals:
         row = jobs.get(arrival.sequence)
         if row is None or (row[5], row[6]) != (arrival.key, arrival.body):
             verdict.altered += 1
-            verdict.faults.append(f"job {arrival.sequence} arrived with another key or other bytes, or was never committed")
+            verdict.faults.append(f"job {arrival.sequence} was never committed, or not with this key and body")
 
 
 def _order(arrivals: list[Arrival], verdict: Verdict, just_thawed: Thawed) -> None:
     lanes: dict[tuple[str, str], list[Arrival]] = defaultdict(list)
-    for arrival in arrivals:
-        if arrival.entity_key is not None and not arrival.redrive:
+    for arrival in sorted(arrivals, key=lambda a: a.began_s):
+        # A process frozen between its last look at the lease and its send is late, and nobody can prevent it.
+        if just_thawed(arrival.replica, arrival.began_s):
+            verdict.late_sends += 1
+        elif arrival.entity_key is not None and not arrival.redrive:
             lanes[arrival.destination, arrival.entity_key].append(arrival)
     for (destination, entity_key), lane in lanes.items():
-        lane.sort(key=lambda a: a.began_s)
-        highest, seen = 0, set()
+        _one_after_the_other(f"{destination}/{entity_key}", lane, verdict)
+        highest = 0
         for arrival in lane:
             if arrival.sequence >= highest:
                 highest = arrival.sequence
-            elif just_thawed(arrival.replica, arrival.began_s):
-                # A process frozen between its last look at the lease and its send; see ARCHITECTURE.md.
-                verdict.late_sends += 1
             elif entity_key.startswith("loose"):
-                verdict.loose_late += arrival.sequence not in seen
+                verdict.loose_late += 1
             else:
                 verdict.inversions += 1
                 verdict.faults.append(f"job {arrival.sequence} of {destination}/{entity_key} arrived after {highest}")
-            seen.add(arrival.sequence)
-        for earlier, later in zip(lane, lane[1:], strict=False):
-            if earlier.sequence != later.sequence and (earlier.status == 204 and later.began_s < (earlier.ended_s or 0)):
-                if just_thawed(later.replica, later.began_s):
-                    continue
-                verdict.overlaps += 1
-                verdict.faults.append(f"jobs {earlier.sequence} and {later.sequence} of {destination}/{entity_key} overlapped")
 
 
-def _conclude(verdict: Verdict, overtaken: list[tuple]) -> None:
+def _one_after_the_other(lane_name: str, lane: list[Arrival], verdict: Verdict) -> None:
+    for earlier, later in pairwise(lane):
+        if earlier.sequence != later.sequence and earlier.status == 204 and later.began_s < (earlier.ended_s or 0.0):
+            verdict.overlaps += 1
+            verdict.faults.append(f"jobs {earlier.sequence} and {later.sequence} of {lane_name} overlapped")
+
+
+def _conclude(verdict: Verdict, overtaken: list[Row]) -> None:
     for job_id, destination, entity_key, lower_id, at in overtaken:
-        verdict.faults.append(f"claim of {job_id} of {destination}/{entity_key} at {at} could see {lower_id} unfinished")
+        lane = f"{destination}/{entity_key}"
+        verdict.faults.append(f"the claim of {job_id} of {lane} at {at} could see {lower_id} unfinished")
     if verdict.healed:
         verdict.faults.append(f"{verdict.healed} lanes had to be healed")
     if verdict.duplicates > verdict.in_flight_at_kills:
-        verdict.faults.append(f"{verdict.duplicates} duplicates, {verdict.in_flight_at_kills} jobs were in flight at the kills")
+        in_flight = verdict.in_flight_at_kills
+        verdict.faults.append(f"{verdict.duplicates} duplicates, but {in_flight} in flight at the kills")

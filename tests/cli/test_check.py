@@ -174,6 +174,13 @@ async def test_a_listen_dsn_that_cannot_be_reached_is_a_fault(relay: Relay) -> N
     assert (level, sentence.startswith("database.listen_dsn cannot be reached: ")) == ("fault", True)
 
 
+async def test_a_connection_string_that_cannot_be_read_is_a_fault(relay: Relay) -> None:
+    ran = await relay("check", "--json", RELAY_DATABASE_LISTEN_DSN="postgres//relay:hunter2@127.0.0.1/app")
+    assert ran.code == 1
+    [finding] = ran.lines
+    assert finding["sentence"].startswith("database.listen_dsn: not a connection string")
+
+
 async def test_a_configuration_that_cannot_be_read_is_a_fault(anywhere: Relay, tmp_path: Path) -> None:
     ran = await anywhere("--config", str(tmp_path / "none.yaml"), "check", "--json", **SECRETS)
     assert ran.code == 1

@@ -4,7 +4,6 @@ import re
 from pathlib import Path
 
 import click
-import pytest
 
 from relay import cli
 from relay.manual import manual
@@ -54,10 +53,9 @@ async def complete(anywhere: Relay, configured: Path, *typed: str) -> list[str]:
     return [line.removeprefix("plain,") for line in ran.out.splitlines() if line]
 
 
-@pytest.mark.parametrize("verb", ["ping", "pause", "resume"])
-async def test_destinations_are_completed_from_the_configuration(anywhere: Relay, configured: Path, verb: str) -> None:
-    assert await complete(anywhere, configured, verb, "") == ["billing", "search"]
-    assert await complete(anywhere, configured, verb, "se") == ["search"]
+async def test_destinations_are_completed_from_the_configuration(anywhere: Relay, configured: Path) -> None:
+    assert await complete(anywhere, configured, "ping", "") == ["billing", "search"]
+    assert await complete(anywhere, configured, "pause", "se") == ["search"]
 
 
 async def test_verbs_are_completed(anywhere: Relay, configured: Path) -> None:

@@ -1,6 +1,7 @@
 """What is in the wheel and the sdist, and what is in neither."""
 
 import re
+import subprocess
 import tarfile
 import zipfile
 from email import message_from_bytes
@@ -56,8 +57,8 @@ def test_the_sdist_has_what_building_and_testing_need(built: Built) -> None:
 
 
 def test_a_wheel_built_from_the_sdist_is_the_same(built: Built, tmp_path: Path) -> None:
-    with tarfile.open(built.sdist) as sdist:
-        sdist.extractall(tmp_path, filter="data")
+    # Not tarfile's own: its `filter` is missing in Python 3.11.2, and from 3.12 on it must be given.
+    subprocess.run(["tar", "-xf", str(built.sdist), "-C", str(tmp_path)], check=True)
     again = build(next(tmp_path.iterdir()), tmp_path / "dist")
     assert again.wheel.read_bytes() == built.wheel.read_bytes()
 
