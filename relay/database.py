@@ -50,6 +50,7 @@ class Database:
                 "autocommit": True,
                 "application_name": name,
                 "connect_timeout": max(2, round(connect_timeout_s)),
+                "client_encoding": "utf8",
                 "prepare_threshold": 5 if prepared_statements else None,
                 "keepalives_idle": 10,
                 "keepalives_interval": 5,

@@ -32,12 +32,14 @@ async def _connect(dsn: str, connect_timeout_s: float, name: str) -> AsyncConnec
 async def arrives(dsn: str, connect_timeout_s: float) -> bool:
     """Whether a NOTIFY reaches a LISTEN over this DSN; a pooler in transaction mode swallows it."""
     async with await _connect(dsn, connect_timeout_s, "relay check") as connection:
-        return await _probe(connection)
+        return await _probe(connection, dsn, connect_timeout_s)
 
 
-async def _probe(connection: AsyncConnection) -> bool:
+async def _probe(connection: AsyncConnection, dsn: str, connect_timeout_s: float) -> bool:
     await connection.execute(b"LISTEN outbox_probe")
-    await connection.execute(b"SELECT pg_notify('outbox_probe', '')")
+    # From another connection: what a session sends itself comes with the answer, through any pooler.
+    async with await _connect(dsn, connect_timeout_s, "relay probe") as other:
+        await other.execute(b"SELECT pg_notify('outbox_probe', '')")
     # The generator holds the connection until it ends, so nothing may be executed inside the loop.
     heard = [notify async for notify in connection.notifies(timeout=_HEARD_WITHIN_S, stop_after=1)]
     await connection.execute(b"UNLISTEN outbox_probe")
@@ -65,7 +67,7 @@ class Listener:
 
     async def _listen(self) -> None:
         async with await _connect(self._dsn, self._connect_timeout_s, self._name) as connection:
-            if not await _probe(connection):
+            if not await _probe(connection, self._dsn, self._connect_timeout_s):
                 event(logging.WARNING, "listen_hears_nothing", advice="set database.listen_dsn past the pooler")
             await connection.execute(b"LISTEN outbox")
             self._ring("")

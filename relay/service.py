@@ -33,6 +33,8 @@ from relay.sweep import Sweeper
 from relay.telemetry import event
 
 _STARTUP_S = 30.0
+# PostgreSQL cuts a connection's name at 63 bytes; the end of ours is what tells processes apart.
+_NAME_BYTES = 50
 # What is left after the drain to write the last outcomes.
 _SETTLE_S = 4.0
 
@@ -50,7 +52,7 @@ async def run(settings: Settings) -> None:
     database = settings.database
     connections = Database(
         database.dsn.text(),
-        name=f"relay {locked_by}",
+        name=f"relay {locked_by[-_NAME_BYTES:]}",
         pool_size=database.pool_size,
         prepared_statements=database.prepared_statements,
         connect_timeout_s=database.connect_timeout_s,
@@ -158,7 +160,7 @@ class _Replica:
             (database.listen_dsn or database.dsn).text(),
             ring=self._claimer.heard,
             connect_timeout_s=database.connect_timeout_s,
-            name=f"relay {locked_by} listen",
+            name=f"relay listen {locked_by[-_NAME_BYTES:]}",
             rng=rng,
         )
         self._listens = replica.notify

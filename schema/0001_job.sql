@@ -117,6 +117,9 @@ CREATE INDEX job_finished ON outbox.job (finished_at) WHERE status IN ('done', '
 CREATE INDEX job_dead ON outbox.job (destination, id) WHERE status = 'dead';
 CREATE INDEX job_unrouted ON outbox.job (id) WHERE status = 'unrouted';
 
+-- Read to let standing lanes go on when a policy changes to skip.
+CREATE INDEX job_standing ON outbox.job (destination, id) WHERE status = 'dead' AND holds_lane;
+
 COMMENT ON TABLE outbox.job IS 'One job for one destination. Producers insert; only the relay updates.';
 COMMENT ON COLUMN outbox.job.id IS 'Order within (destination, entity_key).';
 COMMENT ON COLUMN outbox.job.run_at IS 'When the job is due; the relay moves it on a retry.';

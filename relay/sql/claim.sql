@@ -87,17 +87,20 @@ holder AS MATERIALIZED (
 ),
 candidate AS MATERIALIZED (
     SELECT c.id,
-           row_number() OVER (PARTITION BY c.destination ORDER BY c.turn, c.run_at, c.id) <= c.free
-           AND sum(c.bytes) OVER (ORDER BY c.turn, c.run_at, c.id) <= %(payload_bytes)s::bigint AS fits
-      FROM (SELECT d.id, d.destination, d.turn, d.free, d.run_at,
-                   coalesce(d.payload_bytes, d.body_bytes) AS bytes
-              FROM doorbell d
-             WHERE d.entity_key IS NULL
-             UNION ALL
-            SELECT h.id, h.destination, h.turn, h.free, h.run_at,
-                   coalesce(h.payload_bytes, h.body_bytes) AS bytes
-              FROM holder h
-             WHERE h.can_run
+           c.place <= c.free
+           AND sum(c.bytes) FILTER (WHERE c.place <= c.free)
+                   OVER (ORDER BY c.turn, c.run_at, c.id) <= %(payload_bytes)s::bigint AS fits
+      FROM (SELECT u.*, row_number() OVER (PARTITION BY u.destination ORDER BY u.turn, u.run_at, u.id) AS place
+              FROM (SELECT d.id, d.destination, d.turn, d.free, d.run_at,
+                           coalesce(d.payload_bytes, d.body_bytes) AS bytes
+                      FROM doorbell d
+                     WHERE d.entity_key IS NULL
+                     UNION ALL
+                    SELECT h.id, h.destination, h.turn, h.free, h.run_at,
+                           coalesce(h.payload_bytes, h.body_bytes) AS bytes
+                      FROM holder h
+                     WHERE h.can_run
+                   ) u
            ) c
 ),
 batch AS MATERIALIZED (

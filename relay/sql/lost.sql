@@ -7,4 +7,4 @@ SELECT h.id
   FROM unnest(%(ids)s::bigint[], %(claims)s::integer[]) AS h (id, claims)
  WHERE NOT EXISTS (SELECT
                      FROM outbox.job j
-                    WHERE j.id = h.id AND j.claims = h.claims AND j.locked_by = %(locked_by)s AND j.status = 'running')
+                    WHERE j.id = h.id AND j.claims = h.claims AND j.locked_by = %(locked_by)s)

@@ -11,7 +11,7 @@ WITH held AS MATERIALIZED (
      CROSS JOIN LATERAL (
            SELECT k.id
              FROM outbox.job k
-            WHERE k.id = h.id AND k.claims = h.claims AND k.locked_by = %(locked_by)s AND k.status = 'running'
+            WHERE k.id = h.id AND k.claims = h.claims AND k.locked_by = %(locked_by)s
               FOR UPDATE SKIP LOCKED
            ) j
 )

@@ -1,7 +1,7 @@
 -- Deletes finished jobs past their age, a bounded batch at a time. Dead jobs stay: a person decides.
 --
 -- locks   SKIP LOCKED: two replicas may clean at once.
--- index   job_finished.
+-- index   job_finished, then job_pkey.
 -- order   oldest first.
 WITH deleted AS (
     DELETE FROM outbox.job j

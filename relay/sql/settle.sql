@@ -5,7 +5,8 @@
 --         back was lost to a reclaim; the caller counts it.
 -- locks   the rows this replica runs. A claim that holds one for a moment is waited for: it may be blocking
 --         the lane's next job behind this row, which the statement after this one must see.
--- index   job_pkey, from the arrays.
+-- index   job_pkey, from the arrays. `locked_by` is set only while a job runs; asked for the status as well, a
+--         planner may walk all of job_running, and with it what vacuum has not removed yet.
 -- order   by id, as the caller sorts the arrays, so that two settles that meet do not deadlock.
 WITH result AS MATERIALIZED (
     SELECT *
@@ -26,7 +27,6 @@ settled AS (
      WHERE j.id = r.id
        AND j.claims = r.claims
        AND j.locked_by = %(locked_by)s
-       AND j.status = 'running'
     RETURNING j.id, j.claims
 ),
 kept AS (

@@ -2,15 +2,14 @@
 -- batch at a time. Followed by settle_lanes.sql in the same transaction.
 --
 -- locks   the dead holders; waits for a claim that holds one for a moment.
--- index   job_dead.
--- order   by id.
+-- index   job_standing, then job_pkey.
+-- order   none needed; `limit` bounds the transaction.
 UPDATE outbox.job j
    SET holds_lane = false
  WHERE j.id = ANY (ARRAY(
        SELECT k.id
          FROM outbox.job k
         WHERE k.status = 'dead' AND k.destination = ANY (%(destinations)s) AND k.holds_lane
-        ORDER BY k.destination, k.id
         LIMIT %(limit)s
           FOR UPDATE))
 RETURNING j.destination, j.entity_key
