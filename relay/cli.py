@@ -10,7 +10,6 @@
 | 5    | refused: the request contradicts what the database holds               |
 """
 
-import os
 import sys
 from pathlib import Path
 
@@ -20,6 +19,7 @@ from relay import __version__, operate, render
 from relay import check as checks
 from relay import migrate as migrations
 from relay.admin import Admin
+from relay.config import colour_unwanted
 from relay.errors import RelayError
 from relay.telemetry import configure_logging
 from relay.verb import database, fail, json_option, settings, verb
@@ -40,7 +40,7 @@ def main(context: click.Context, config: Path | None) -> None:
     A first deployment is `relay migrate`, `relay sync`, `relay check`, and then `relay run` on each replica.
     """
     context.obj = config
-    if os.environ.get("NO_COLOR"):  # no-color.org
+    if colour_unwanted():
         context.color = False
 
 

@@ -160,7 +160,7 @@ class _Replica:
             (database.listen_dsn or database.dsn).text(),
             ring=self._claimer.heard,
             connect_timeout_s=database.connect_timeout_s,
-            name=f"relay listen {locked_by[-_NAME_BYTES:]}",
+            name=f"relay {locked_by[-_NAME_BYTES:]} listen",
             rng=rng,
         )
         self._listens = replica.notify

@@ -20,7 +20,7 @@ from relay.config.refusal import complaints_of
 from relay.config.tree import Settings
 from relay.errors import ConfigError
 
-__all__ = ["Settings", "load", "reference", "warnings"]
+__all__ = ["Settings", "colour_unwanted", "load", "reference", "warnings"]
 
 DEFAULT_FILE = Path("relay.yaml")
 _SECRET_KEYS = {"dsn", "listen_dsn", "proxy"}
@@ -49,6 +49,11 @@ def load(path: Path | None = None, environ: Mapping[str, str] | None = None) -> 
     if complaints := [*_unreadable(settings), *settings.complaints()]:
         raise origin.error(complaints)
     return settings
+
+
+def colour_unwanted() -> bool:
+    """Whether the user set NO_COLOR to anything (no-color.org)."""
+    return bool(os.environ.get("NO_COLOR"))
 
 
 def _overridden(content: Mapping[str, Any], environment: Environment, environ: Mapping[str, str]) -> dict[str, Any]:

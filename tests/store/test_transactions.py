@@ -64,7 +64,7 @@ async def test_a_settle_has_time_to_wait_for_a_claim(store: Store, noted: Jobs) 
     [job] = await claim(store)
     await settings(noted)
     await store.settle([done(job)])
-    assert await settings(noted, "lock_timeout") == ["2s"]
+    assert await settings(noted, "lock_timeout") == ["500ms"]
 
 
 async def test_a_transaction_ends_when_it_takes_too_long(store: Store, noted: Jobs) -> None:
