@@ -216,33 +216,6 @@ class _Replica:
 
     def _on_settled(self, batch: Sequence[Settlement], settled: Settled, since_s: float) -> None:
         self._renewer.drop(s.job for s in batch)
-        for settlement in batch:
-            if settlement.job.id not in settled.ids:
-                event(
-                    logging.WARNING,
-                    "lease_lost",
-                    job=settlement.job.id,
-                    destination=settlement.job.destination,
-                    claims=settlement.job.claims,
-                    noticed_by="settle",
-                )
-            elif settlement.pauses:
-                event(
-                    logging.WARNING,
-                    "destination_paused",
-                    destination=settlement.job.destination,
-                    job=settlement.job.id,
-                    why=settlement.failure.detail if settlement.failure else "",
-                )
-            elif settlement.status == "dead":
-                event(
-                    logging.WARNING,
-                    "job_dead",
-                    job=settlement.job.id,
-                    destination=settlement.job.destination,
-                    attempts=settlement.job.attempts,
-                    why=settlement.failure.detail if settlement.failure else "",
-                )
         self._on_claimed(settled.started, since_s)
         for name in set(settled.due):
             self._claimer.ring(name)

@@ -5,6 +5,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from typing import Any
 
 from relay.database import CONFLICTS
 from relay.model import Settlement
@@ -61,7 +62,9 @@ class Settler:
                     patient = False
                     pieces += self._divide(pieces.pop(), conflict)
                 else:
-                    self._on_settled(pieces.pop(), settled, sent_s)
+                    written = pieces.pop()
+                    _tell(written, settled)
+                    self._on_settled(written, settled, sent_s)
         finally:
             # Not empty when the database is away. What it may have written already does not match again.
             self._queue.extendleft(settlement for piece in pieces for settlement in reversed(piece))
@@ -85,3 +88,17 @@ class Settler:
             return []
         middle = len(batch) // 2
         return [batch[middle:], batch[:middle]]
+
+
+def _tell(batch: Sequence[Settlement], settled: Settled) -> None:
+    """Logs what somebody should know of: what was not ours any more, what died, what was paused."""
+    for settlement in batch:
+        job = settlement.job
+        about: dict[str, Any] = {"job": job.id, "destination": job.destination}
+        why = settlement.failure.detail if settlement.failure else ""
+        if job.id not in settled.ids:
+            event(logging.WARNING, "lease_lost", **about, claims=job.claims, noticed_by="settle")
+        elif settlement.pauses:
+            event(logging.WARNING, "destination_paused", **about, why=why)
+        elif settlement.status == "dead":
+            event(logging.WARNING, "job_dead", **about, attempts=job.attempts, why=why)

@@ -58,7 +58,9 @@ async def database(migrated: str) -> str:
     async with await psycopg.AsyncConnection.connect(migrated, autocommit=True) as connection:
         # A session that an earlier test left open fails this one with a sentence instead of a hang.
         await connection.execute("SET lock_timeout = '10s'")
-        await connection.execute("TRUNCATE outbox.job, outbox.attempt, outbox.destination, outbox.operation RESTART IDENTITY")
+        await connection.execute(
+            "TRUNCATE outbox.job, outbox.attempt, outbox.destination, outbox.operation RESTART IDENTITY"
+        )
         await connection.execute("SELECT setval('outbox.idle', 0)")
     return migrated
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from relay import __version__
-from relay.migrate import migrations
+from relay.migration import migrations
 from tests.package.build import ROOT, Built, build
 
 MIGRATIONS = {f"{migration.name}.sql" for migration in migrations()}

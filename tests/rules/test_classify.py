@@ -32,7 +32,7 @@ def test_every_other_status_is_failed_and_may_be_repeated(status: int) -> None:
 
 
 def test_a_status_listed_as_permanent_is_refused_with_its_reason() -> None:
-    assert outcome(422, frozenset({422})) == Refused(ErrorClass.STATUS, "422 Unprocessable Entity")
+    assert outcome(400, frozenset({400})) == Refused(ErrorClass.STATUS, "400 Bad Request")
 
 
 def test_410_is_gone() -> None:

@@ -1,6 +1,6 @@
 """Migrations that this version does not have."""
 
-from relay.migrate import Migration, migrations
+from relay.migration import Migration, migrations
 
 NAMES = [migration.name for migration in migrations()]
 

@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 
 from relay.errors import SchemaError
-from relay.migrate import compare, migrate, migrations
+from relay.migrate import compare, migrate
+from relay.migration import migrations
 from tests.schema.rows import connected, value
 from tests.schema.steps import NAMES, following
 

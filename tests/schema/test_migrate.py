@@ -7,7 +7,8 @@ import pytest
 
 import relay.migrate
 from relay.errors import DatabaseUnavailableError, SchemaError
-from relay.migrate import compare, migrate, migrations
+from relay.migrate import compare, migrate
+from relay.migration import migrations
 from tests.schema.catalog import catalog
 from tests.schema.rows import connected, insert, rows, value
 from tests.schema.steps import NAMES, following

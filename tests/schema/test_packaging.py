@@ -7,12 +7,13 @@ import sys
 import zipfile
 from pathlib import Path
 
-from relay.migrate import migrations
+from relay.migration import migrations
 
 ROOT = Path(__file__).parents[2]
-LOOK = (
-    "import json, relay, relay.migrate as m; print(json.dumps([relay.__file__, [x.checksum for x in m.migrations()]]))"
-)
+LOOK = """
+import json, relay, relay.migration
+print(json.dumps([relay.__file__, [each.checksum for each in relay.migration.migrations()]]))
+"""
 
 
 def relay(dsn: str, *arguments: str) -> subprocess.CompletedProcess[str]:
