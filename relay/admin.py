@@ -13,6 +13,9 @@ from relay.rows import Parameters
 
 # Counts stop here; see status.sql.
 CAP = 10_000
+# How many lanes are looked at for those that wait longest, and how many of those are shown; see lanes.sql.
+LANES_WALKED = 1_000
+LANES_SHOWN = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,10 +66,26 @@ class Replica:
 
 
 @dataclass(frozen=True, slots=True)
+class WaitingLane:
+    """An entity whose jobs wait, or stand still, behind the holder of its lane.
+
+    `why` is what keeps the holder: dead, paused, backoff, scheduled, running, or due. `behind` of CAP means "or more".
+    """
+
+    destination: str
+    entity_key: str
+    holder: int
+    why: str
+    behind: int
+    age_s: float
+
+
+@dataclass(frozen=True, slots=True)
 class Status:
-    """Everything `relay status` shows."""
+    """Everything `relay status` shows. `lanes` are those whose holder is oldest, of the first LANES_WALKED."""
 
     destinations: list[DestinationStatus]
+    lanes: list[WaitingLane]
     unrouted: int
     replicas: list[Replica]
 
@@ -138,11 +157,15 @@ class Admin:
 
     async def status(self) -> Status:
         """Every destination, unrouted jobs and replicas, at a cost that does not grow with the table."""
-        destinations, unrouted, replicas = await self._database.transact(
-            ("status", {"cap": CAP}), ("unrouted", {"cap": CAP}), ("replicas", {})
+        destinations, lanes, unrouted, replicas = await self._database.transact(
+            ("status", {"cap": CAP}),
+            ("lanes", {"walk": LANES_WALKED, "show": LANES_SHOWN, "cap": CAP}),
+            ("unrouted", {"cap": CAP}),
+            ("replicas", {}),
         )
         return Status(
             destinations=[DestinationStatus(*row) for row in destinations],
+            lanes=[WaitingLane(*row) for row in lanes],
             unrouted=unrouted[0][0],
             replicas=[Replica(*row) for row in replicas],
         )

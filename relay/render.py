@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from relay.admin import CAP, DestinationStatus, Status, Synced
+from relay.admin import CAP, DestinationStatus, Status, Synced, WaitingLane
 from relay.check import Finding
 from relay.job import Shown, escaped
-from relay.rules.why import Attempt, JobState, instant
+from relay.rules.why import Attempt, JobState, duration, instant
 
 if TYPE_CHECKING:
     from relay.ping import Pinged  # brings HTTP; see relay.cli.run
@@ -53,10 +53,18 @@ def status_text(status: Status) -> str:
     """The table of `relay status`, and what belongs to no destination."""
     head = ("DESTINATION", "DUE", "OLDEST", "LATER", "RUNNING", "BLOCKED", "DEAD", "STANDING", "DONE/S", "")
     lines = _table([head, *(_status_row(each) for each in status.destinations)])
+    if status.lanes:
+        titles = ("LANES THAT WAIT LONGEST", "HOLDER", "WHY", "BEHIND", "AGE")
+        lines += ["", *_table([titles, *(_lane_row(each) for each in status.lanes)]), ""]
     if status.unrouted:
         lines.append(f"{_count(status.unrouted)} unrouted: no destination subscribes to their topic")
     names = ", ".join(escaped(each.name) for each in status.replicas) or "none connected"
     return "\n".join([*lines, f"replicas: {names}"])
+
+
+def _lane_row(lane: WaitingLane) -> tuple[str, ...]:
+    name = f"{lane.destination} {escaped(lane.entity_key)}"
+    return (name, str(lane.holder), lane.why, _count(lane.behind), duration(lane.age_s))
 
 
 def _status_row(each: DestinationStatus) -> tuple[str, ...]:

@@ -71,18 +71,50 @@ async def test_as_text(relay: Relay) -> None:
     assert lines[0].split() == [
         "DESTINATION", "DUE", "OLDEST", "LATER", "RUNNING", "BLOCKED", "DEAD", "STANDING", "DONE/S",
     ]  # fmt: skip
-    name, due, oldest, *counts = words(lines, "billing")
+    name, due, oldest, *counts = words(lines[:5], "billing")
     assert (name, due, counts) == ("billing", "3", ["2", "1", "3", "2", "1", "0.0"])
     assert oldest.endswith("s")
-    assert words(lines, "search")[3:] == ["0", "0", "0", "0", "0", "0.5", "paused:", "reindexing"]
-    assert words(lines, "attic")[-1] == "retired"
-    assert words(lines, "nobody")[1:] == ["0", "-", "0", "1", "0", "0", "0", "0.0", "not", "registered"]
+    assert words(lines[:5], "search")[3:] == ["0", "0", "0", "0", "0", "0.5", "paused:", "reindexing"]
+    assert words(lines[:5], "attic")[-1] == "retired"
+    assert words(lines[:5], "nobody")[1:] == ["0", "-", "0", "1", "0", "0", "0", "0.0", "not", "registered"]
     assert lines[-2:] == ["2 unrouted: no destination subscribes to their topic", "replicas: r1-0badcafe"]
+
+
+async def test_lanes_that_wait_are_shown_with_the_reason_oldest_first(
+    relay: Relay, put: Put, connection: Connection
+) -> None:
+    await connection.execute("INSERT INTO outbox.destination (name, paused_at, paused_why) VALUES ('off', now(), 'x')")
+    past = {"run_at": "now() - interval '1 s'"}
+    for age, (destination, entity, head) in enumerate(
+        (
+            ("billing", "dead", {**DEAD, "holds_lane": "true"}),
+            ("billing", "runs", RUNNING),
+            ("off", "paused", past),
+            ("billing", "fails", {"run_at": "now() + interval '1 min'", "attempts": "1", "claims": "1"}),
+            ("billing", "later", {"run_at": "now() + interval '1 h'", "scheduled_at": "now() - interval '1 s'"}),
+            ("billing", "due", past),
+            ("billing", "alone", past),
+        )
+    ):
+        await put(destination, entity_key=entity, created_at=f"now() - interval '{60 - age} min'", **head)
+    for destination, entity in (("billing", "dead"), ("billing", "dead"), ("billing", "runs"), ("off", "paused"),
+                                ("billing", "fails"), ("billing", "later"), ("billing", "due")):  # fmt: skip
+        await put(destination, entity_key=entity, status="'blocked'")
+    lanes = (await relay("status", "--json")).json["lanes"]
+    assert [(each["entity_key"], each["why"], each["behind"]) for each in lanes] == [
+        ("dead", "dead", 2), ("runs", "running", 1), ("paused", "paused", 1), ("fails", "backoff", 1),
+        ("later", "scheduled", 1), ("due", "due", 1),
+    ]  # fmt: skip
+    text = (await relay("status")).out
+    assert "LANES THAT WAIT LONGEST" in text
+    assert words(text.splitlines(), "billing dead")[3:5] == ["dead", "2"]
 
 
 async def test_an_empty_outbox(relay: Relay) -> None:
     assert (await relay("status")).out.splitlines()[1:] == ["replicas: none connected"]
-    assert (await relay("status", "--json")).json == {"destinations": [], "unrouted": 0, "replicas": []}
+    assert (await relay("status", "--json")).json == {
+        "destinations": [], "lanes": [], "unrouted": 0, "replicas": [],
+    }  # fmt: skip
 
 
 async def test_counts_stop_at_the_cap_and_the_rate_does_not(relay: Relay, connection: Connection) -> None:

@@ -110,6 +110,7 @@ CASES = {
     "retain_jobs": given("retain_jobs", {"age_s": 86_400.0, "limit": 10}),
     "retain_attempts": given("retain_attempts", {"age_s": 86_400.0, "limit": 10}),
     "status": given("status", {"cap": 10}, extra=100),
+    "lanes": given("lanes", {"walk": 64, "show": 10, "cap": 10}, extra=100),
     "unrouted": given("unrouted", {"cap": 10}),
 }
 every_case = pytest.mark.parametrize("name", CASES)

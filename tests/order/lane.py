@@ -1,0 +1,17 @@
+"""What the situations have in common: delivering what is due, a lease that lapses, a redrive."""
+
+from relay.model import Job
+from relay.store import Store
+from tests.store.jobs import claim, done
+
+LAPSED = "locked_until = now() - interval '1 s'"
+
+
+async def deliver(store: Store, destination: str = "a") -> list[int]:
+    """Delivers one destination's jobs until nothing is due, lanes by chains; the ids in the order they started."""
+    order: list[int] = []
+    running: list[Job] = []
+    while running := running or await claim(store, destination):
+        order += [job.id for job in running]
+        running = (await store.settle([done(job, chain=True) for job in running])).started
+    return order
