@@ -13,6 +13,7 @@ from urllib.parse import urlsplit
 from pydantic import ValidationError
 
 from relay.config import document
+from relay.config.contradictions import contradictions
 from relay.config.environment import FILE_VARIABLE, Environment, References, unknown, variable, variables
 from relay.config.origin import Complaint, Origin
 from relay.config.reference import reference
@@ -46,7 +47,7 @@ def load(path: Path | None = None, environ: Mapping[str, str] | None = None) -> 
         settings = Settings(**raw).written_at(origin)
     except ValidationError as error:
         raise origin.error(complaints_of(error, Settings)) from None
-    if complaints := [*_unreadable(settings), *settings.complaints()]:
+    if complaints := [*_unreadable(settings), *contradictions(settings)]:
         raise origin.error(complaints)
     return settings
 

@@ -4,17 +4,33 @@ The docstring under each key is its text in docs/configuration.md.
 """
 
 import socket
-from collections.abc import Iterator
+from collections.abc import Mapping
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field, PrivateAttr, model_validator
+from pydantic import BeforeValidator, Field, PrivateAttr, model_validator
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
 from relay import model
-from relay.config.destination import Defaults, DestinationSettings, inherited
+from relay.config import destination
 from relay.config.group import Group
-from relay.config.origin import Complaint, KeyPath, Origin
-from relay.config.values import YEAR_S, Dsn, Name, Number, Seconds, matching
+from relay.config.origin import Complaint, Origin
+from relay.config.values import (
+    YEAR_S,
+    Dsn,
+    Egress,
+    File,
+    HeaderValue,
+    Name,
+    Number,
+    Proxy,
+    Reference,
+    Seconds,
+    Status,
+    Suffix,
+    Topic,
+    Url,
+    matching,
+)
 
 
 class Database(Group):
@@ -84,9 +100,78 @@ class Log(Group):
     """`auto` is text on a terminal, else one JSON object a line."""
 
 
-# A lease must outlast the longest attempt and its bookkeeping; a drain must fit one attempt and its settle.
-LEASE_MARGIN_S = 5
-SETTLE_MARGIN_S = 5
+class Retry(Group):
+    """When a failed job is tried again: base_s × factor^(n-1), at most cap_s, plus up to `jitter` of it."""
+
+    max_attempts: Annotated[int, Field(ge=1, le=1_000), Number] = 12
+    """Attempts before a job is a dead letter; a job's own `max_attempts` wins."""
+    base_s: Seconds = 5.0
+    """Delay after the first failure."""
+    factor: Annotated[float, Field(ge=1, le=100), Number] = 4.0
+    """Growth from one delay to the next."""
+    cap_s: Seconds = 21_600.0
+    """Longest delay before jitter; not below `base_s`."""
+    jitter: Annotated[float, Field(ge=0, le=1), Number] = 0.25
+    """Largest share of the delay added at random, never subtracted."""
+    retry_after_cap_s: Seconds = 86_400.0
+    """Longest wait that a receiver's Retry-After can ask for."""
+
+
+class Tls(Group):
+    """Verification of the receiver's certificate, and our own; files in PEM."""
+
+    ca_file: File | None = None
+    """Authorities to trust in place of the system's."""
+    client_certificate_file: File | None = None
+    """Certificate that the relay presents."""
+    client_key_file: File | None = None
+    """Its private key, where that is a file of its own."""
+    minimum_version: Annotated[Literal["1.2", "1.3"], BeforeValidator(str)] = "1.2"
+    """Oldest TLS version accepted."""
+
+
+class Defaults(Group):
+    """What every destination inherits, key by key; `retry`, `tls` and `headers` are merged."""
+
+    deadline_s: Seconds = 15.0
+    """Limit on one attempt as a whole: DNS, connect, TLS, write, answer."""
+    connect_timeout_s: Seconds = 5.0
+    """Limit on DNS, connect and TLS, within `deadline_s`."""
+    max_in_flight: Annotated[int, Field(ge=1, le=10_000), Number] = 64
+    """Most requests at once, per destination and replica."""
+    rate_per_s: Annotated[float, Field(gt=0, le=1_000_000), Number] | None = None
+    """Most requests a second, per destination and replica. Empty: no limit."""
+    retry: Retry = Retry()
+    tls: Tls = Tls()
+    permanent_statuses: frozenset[Status] = frozenset()
+    """Answers that make a job a dead letter at once."""
+    on_dead: Literal["block", "skip"] = "block"
+    """Whether a dead letter holds back the later jobs of its entity, or is skipped."""
+    headers: dict[str, HeaderValue] = Field(default={}, repr=False)
+    """Headers added to every request. Credentials come by reference."""
+    proxy: Proxy = Field(default=None, repr=False)
+    """HTTP proxy; the environment's proxy variables are not read."""
+    egress: Egress = "any"
+    """Addresses that may be connected to. Link-local and metadata addresses never are."""
+    key_form: Literal["plain", "structured"] = "plain"
+    """How Idempotency-Key is written: as it is, or quoted as the IETF draft wants."""
+    signed: bool = True
+    """Whether requests carry a Standard Webhooks signature."""
+
+
+class DestinationSettings(Defaults):
+    """A webhook. It takes every key of `defaults` too."""
+
+    url: Url = Field(repr=False)
+    """Where to POST: https, without user, password or fragment."""
+    topics: tuple[Topic, ...] = ()
+    """Events it gets: a topic, `prefix.*`, or `*`. Without any it gets only jobs that name it."""
+    secrets: tuple[Reference, ...] = ()
+    """Signing secrets (`whsec_…`); several while one replaces another. Required unless `signed` is false."""
+    key_suffix: Suffix = ""
+    """Added to idempotency keys, after a `-`, for two destinations whose receiver shares a store of keys."""
+    insecure_http: bool = False
+    """Allows http:// to a host that is not loopback: the payload travels readable."""
 
 
 class Settings(BaseSettings):
@@ -129,7 +214,7 @@ class Settings(BaseSettings):
         stated = {key: value for key, value in data.items() if value is not None}
         if isinstance(destinations := stated.get("destinations"), dict):
             defaults = stated.get("defaults", {})
-            stated["destinations"] = {name: inherited(defaults, own) for name, own in destinations.items()}
+            stated["destinations"] = {name: _inherited(defaults, own) for name, own in destinations.items()}
         return {"database": {}} | stated
 
     def written_at(self, origin: Origin) -> Self:
@@ -137,35 +222,21 @@ class Settings(BaseSettings):
         self._origin = origin
         return self
 
-    def complaints(self) -> Iterator[Complaint]:
-        """Yield what is wrong between keys."""
-        replica = self.replica
-        for path, each in self._webhooks():
-            yield from each.complaints(path)
-            deadline: KeyPath = (*path, "deadline_s")
-            for key, limit_s, margin_s in (
-                ("lease_s", replica.lease_s, LEASE_MARGIN_S),
-                ("drain_s", replica.drain_s, SETTLE_MARGIN_S),
-            ):
-                if each.deadline_s + margin_s >= limit_s:
-                    text = f"{each.deadline_s:g} s + {margin_s} s must be less than {{other}}, {limit_s:g} s"
-                    yield Complaint(deadline, text, ("replica", key))
-        if replica.drain_s >= replica.termination_grace_s:
-            text = f"{replica.drain_s:g} s must be less than {{other}}, {replica.termination_grace_s:g} s"
-            yield Complaint(("replica", "drain_s"), text, ("replica", "termination_grace_s"))
-
-    def _webhooks(self) -> Iterator[tuple[KeyPath, Defaults]]:
-        yield ("defaults",), self.defaults
-        for name, destination in self.destinations.items():
-            yield ("destinations", name), destination
-
     def resolved_destinations(self) -> tuple[model.Destination, ...]:
         """Return every destination as a plain value: defaults applied, secrets and headers read and checked.
 
         Raises ConfigError with one line for each secret, header or file that cannot be used.
         """
         complaints: list[Complaint] = []
-        resolved = tuple(each.resolved(name, complaints) for name, each in self.destinations.items())
+        resolved = tuple(destination.resolved(name, each, complaints) for name, each in self.destinations.items())
         if complaints:
             raise self._origin.error(complaints)
         return resolved
+
+
+def _inherited(defaults: object, own: object) -> object:
+    """Return `own` with what it does not state taken from `defaults`, mapping by mapping."""
+    if not isinstance(defaults, Mapping) or not isinstance(own, Mapping | None):
+        return own
+    stated = own or {}
+    return {**defaults, **{key: _inherited(defaults.get(key), value) for key, value in stated.items()}}

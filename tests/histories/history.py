@@ -41,7 +41,7 @@ class History:
         self.faults: list[str] = []
         self.moves: list[str] = []
         self._world = world
-        self._lanes = [f"e{n}" for n in range(self.rng.randint(1, 3))]
+        self._lanes = [f"e{n}" for n in range(self.rng.choice([1, 1, 2, 3]))]
         self._claims = [self._store(actor, n) for n, actor in enumerate(world.claimers)]
         self._settles = [self._store(actor, n) for n, actor in enumerate(world.settlers)]
         self._sweep = self._store(world.sweeper, REPLICAS)
@@ -49,7 +49,10 @@ class History:
         self._lapsed: set[tuple[int, int]] = set()
         self._open: list[int] = [0 for _ in world.producers]
         self._policy = Destination(
-            self.name, "http://127.0.0.1/", on_dead=self.rng.choice(["block", "skip"]), retry=RetryPolicy(max_attempts=3)
+            self.name,
+            "http://127.0.0.1/",
+            on_dead=self.rng.choice(["block", "skip"]),
+            retry=RetryPolicy(max_attempts=3),
         )
 
     def _store(self, actor: Actor, number: int) -> Store:
@@ -57,23 +60,25 @@ class History:
 
     async def run(self) -> None:
         """Makes the moves and comes to the end. `faults` then holds what the moves themselves showed."""
-        for _ in range(self.rng.randint(2, 5)):
+        for _ in range(self.rng.randint(1, 4)):
             await self._insert_now()
-        steps = self.rng.randint(10, 24)
+        steps = self.rng.randint(12, 30)
         for step in range(steps):
-            await self._move(producing=not self.silent or step < steps // 2)
+            await self._move(producing=not self.silent or step < 2 * steps // 3)
         await self._end()
 
     async def _move(self, *, producing: bool) -> None:
         world = self._world
         moves: list[tuple[int, Callable[[], Awaitable[None]]]] = []
+        # What the protocol is about: a settle that meets a claim.
+        eager = 14 if any(actor.task for actor in world.claimers) else 5
         for n in range(REPLICAS):
             if world.claimers[n].task is None:
                 moves.append((5, lambda n=n: self._claim(n)))  # type: ignore[misc]
             if world.settlers[n].task is None and self._held[n]:
-                moves.append((7, lambda n=n: self._settle(n)))  # type: ignore[misc]
+                moves.append((eager, lambda n=n: self._settle(n)))  # type: ignore[misc]
         if any(actor.closed is not None for actor in world.actors):
-            moves.append((9, self._open_one))
+            moves.append((7, self._open_one))
         if any(self._held):
             moves.append((2, self._lapse))
         if world.sweeper.task is None and self._lapsed:
@@ -81,15 +86,14 @@ class History:
         if world.operator.task is None:
             moves += [(1, self._cancel), (2, self._redrive)]
         if producing:
-            moves.append((4, self._produce))
+            moves.append((6, self._produce))
         [(_, move)] = self.rng.choices(moves, [weight for weight, _ in moves])
         await move()
 
-    def _stop(self, *statements: str) -> int | None:
-        return self.rng.choice(places(*statements)) if self.rng.random() < 0.65 else None
-
-    async def _begin(self, actor: Actor, work: Callable[[], Awaitable[None]], what: str, *statements: str) -> None:
-        stop = self._stop(*statements)
+    async def _begin(
+        self, actor: Actor, work: Callable[[], Awaitable[None]], what: str, *statements: str, stops: float = 0.4
+    ) -> None:
+        stop = self.rng.choice(places(*statements)) if self.rng.random() < stops else None
         self.moves.append(f"{what}{'' if stop is None else f', to stop at {PLACES[stop].name}'}")
 
         async def guarded() -> None:
@@ -108,7 +112,7 @@ class History:
             self._world.tally["claims"] += 1
             await self._take(n, free, width)
 
-        await self._begin(self._world.claimers[n], work, f"{n} claims {free} of {width}", "claim")
+        await self._begin(self._world.claimers[n], work, f"{n} claims {free} of {width}", "claim", stops=0.8)
 
     async def _take(self, n: int, free: int, width: int) -> bool:
         ranges = [Range(self.name, priority, free, width) for priority in (0, 1, 2, 3)]
@@ -215,6 +219,8 @@ class History:
             await producer.execute(_INSERT, (self.name, lane, self.rng.choice([1, 1, 2])))
             self._open[n] += 1
             self.moves.append(f"producer {n} inserts into {lane}")
+            if self.rng.random() < 0.5:
+                await self._finish_producer(n, commits=True)
 
     async def _finish_producer(self, n: int, *, commits: bool) -> None:
         producer = self._world.producers[n]

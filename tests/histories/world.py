@@ -4,7 +4,7 @@ import asyncio
 from collections import Counter
 from collections.abc import Coroutine
 from contextlib import AsyncExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from psycopg import AsyncConnection, IsolationLevel
@@ -30,6 +30,7 @@ class Actor:
     pid: int
     task: asyncio.Task[None] | None = None
     closed: int | None = None
+    met: set[str] = field(default_factory=set)
 
 
 class World:
@@ -86,15 +87,19 @@ class World:
         if stop is not None:
             await self.control.execute(b"SELECT pg_advisory_lock(%s, %s)", (actor.number, stop))
         actor.closed = stop
+        actor.met.clear()
         actor.task = asyncio.create_task(work)
         await self.quiet()
 
     async def open(self, actor: Actor) -> None:
         """Lets an actor go on; returns when nothing moves."""
+        await self._unlock(actor)
+        await self.quiet()
+
+    async def _unlock(self, actor: Actor) -> None:
         if actor.closed is not None:
             await self.control.execute(b"SELECT pg_advisory_unlock(%s, %s)", (actor.number, actor.closed))
             actor.closed = None
-        await self.quiet()
 
     async def quiet(self) -> None:
         """Returns when every statement under way waits for somebody's lock. Raises what their work raised."""
@@ -105,8 +110,7 @@ class World:
                     await asyncio.wait(tasks.values(), timeout=0.001)
                 for actor in self.actors:
                     if actor.task and actor.task.done():
-                        await actor.task
-                        actor.task = None
+                        await self._end(actor)
                 busy = [actor.pid for actor in self.actors if actor.task]
                 if not busy:
                     return
@@ -115,22 +119,33 @@ class World:
                     self._note(waiting)
                     return
 
+    async def _end(self, actor: Actor) -> None:
+        task, actor.task = actor.task, None
+        await self._unlock(actor)
+        if task:
+            await task
+
     def _note(self, waiting: list[tuple[int, bool, int]]) -> None:
-        settlers = {actor.pid for actor in self.settlers}
+        by_pid = {actor.pid: actor for actor in self.actors}
         for pid, at_gate, place in waiting:
-            if at_gate:
-                self.stops[PLACES[place].name] += 1
-            elif pid in settlers:
-                self.tally["settles that waited"] += 1
+            actor = by_pid[pid]
+            what = (
+                PLACES[place].name
+                if at_gate
+                else "settles that waited"
+                if actor in self.settlers
+                else "others that waited"
+            )
+            if what not in actor.met:
+                actor.met.add(what)
+                (self.stops if at_gate else self.tally)[what] += 1
 
     async def join(self) -> None:
         """Opens every gate and returns when nothing is under way."""
         for actor in self.actors:
             await self.open(actor)
         for actor in self.actors:
-            if actor.task:
-                await actor.task
-                actor.task = None
+            await self._end(actor)
 
     async def abandon(self) -> None:
         """Ends whatever is under way, after a fault of the harness."""
@@ -138,5 +153,5 @@ class World:
             if actor.task:
                 actor.task.cancel()
                 await asyncio.wait([actor.task])
-                actor.task = None
+            actor.task = actor.closed = None
         await self.control.execute(b"SELECT pg_advisory_unlock_all()")

@@ -27,7 +27,7 @@ async def test_01_two_replicas_claim_one_lane(store: Store, other: Store, jobs: 
     head, second = await jobs.add_many(2, "e")
     quiet = await jobs.add_many(3)
     await gate.close("running", "AFTER")
-    first = asyncio.create_task(claim_ids(store, free=1))
+    first = asyncio.create_task(claim_ids(store, free=1, width=1))
     await gate.stopped("first")
     smaller = asyncio.create_task(claim_ids(other))
     # It has chosen its jobs while the first claim still holds the lane, and was not aborted.

@@ -1,0 +1,29 @@
+"""What age does to a lane: situation 30."""
+
+import pytest
+
+from relay.store import Store
+from tests.order.lane import deliver
+from tests.store.jobs import Jobs, claim, dead, retry
+
+OLD = "now() - interval '10 years'"
+
+
+@pytest.mark.parametrize("head", ["dead", "in backoff", "running"])
+async def test_30_retention(store: Store, jobs: Jobs, head: str) -> None:
+    """Fails when retention deletes by creation time, or anything that is not done or discarded."""
+    lane = await jobs.add_many(3, "e")
+    [job] = await claim(store)
+    if head != "running":
+        await store.settle([dead(job, blocks=True) if head == "dead" else retry(job)])
+    unordered, unrouted = await jobs.add(), await jobs.add(destination=None)
+    fresh = await jobs.add_many(2, "done")
+    assert set(await deliver(store)) == {unordered, *fresh}
+    pending = await jobs.add()
+    await jobs.connection.execute(f"UPDATE outbox.job SET created_at = {OLD}, run_at = {OLD}".encode())
+    await jobs.connection.execute(f"UPDATE outbox.job SET finished_at = {OLD} WHERE status = 'dead'".encode())
+    await jobs.connection.execute(f"UPDATE outbox.job SET finished_at = {OLD} WHERE id = {unordered}".encode())
+    jobs_deleted, _ = await store.retain(done_s=3600.0, attempt_s=3600.0, limit=100)
+    assert jobs_deleted == 1
+    kept = await jobs.value("SELECT array_agg(id ORDER BY id) FROM outbox.job")
+    assert kept == sorted([*lane, unrouted, *fresh, pending])
