@@ -2,13 +2,14 @@
 SECONDS ?= 30
 WORKERS ?= 2
 JOBS ?= 20000
+COUNT ?= 2000
 ARGS ?= tests
 BIN := .venv/bin
 READY := .venv/.ready
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help venv demo test package-test bench model chaos lint ruff types floors migrations docs wheel requirements clean
+.PHONY: help venv demo test package-test bench model histories lanes chaos lint ruff types floors migrations docs wheel requirements clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' Makefile
@@ -45,6 +46,12 @@ bench: $(READY) ## the relay beside the textbook design and bare loops; JOBS=200
 
 model: ## the lane protocol's model, checked exhaustively by Spin (Debian: apt-get install spin gcc)
 	@sh tests/model/check.sh
+
+histories: $(READY) ## COUNT=2000 forced interleavings, with the claim stopped inside its statement; SEED=
+	@$(BIN)/python -m tests.histories --count $(COUNT) $(if $(SEED),--seed $(SEED)) $(if $(JSON),--json)
+
+lanes: $(READY) ## bursts, locked and hot lanes, and what ordering costs; QUICK=1 for the short form
+	@$(BIN)/python -m tests.bench.lanes $(if $(QUICK),--quick) $(if $(JSON),--json)
 
 chaos: SECONDS = 60
 chaos: $(READY) ## faults drawn from a SEED for SECONDS=60 against three replicas; JSON=1

@@ -5,9 +5,9 @@ import click
 from relay import render
 from relay.admin import Admin
 from relay.job import Jobs
+from relay.letters import by_option, dead, route
 from relay.verb import actor, configured_destinations, database, json_option, settings, verb
 
-_by = click.option("--by", metavar="NAME", default=actor, show_default="USER@HOST", help="Who does this.")
 _destination = click.argument("destination", shell_complete=configured_destinations)
 
 
@@ -56,7 +56,7 @@ async def show(context: click.Context, *, sought: str, by_key: bool, content: bo
 
 @job.command()
 @click.argument("job_id", metavar="ID", type=click.IntRange(1, 2**63 - 1))
-@_by
+@by_option
 @click.option("--why", metavar="TEXT", help="Kept with the job's history, and shown by `relay job show`.")
 @json_option
 @verb
@@ -95,7 +95,7 @@ async def ping(context: click.Context, *, destination: str, as_json: bool) -> in
 @click.command()
 @_destination
 @click.option("--why", default="paused by an operator", show_default=True, help="Shown by `relay status`.")
-@_by
+@by_option
 @verb
 async def pause(context: click.Context, destination: str, why: str, by: str) -> None:
     """Stop every replica from sending to DESTINATION. Its jobs wait; none is charged an attempt.
@@ -113,7 +113,7 @@ async def pause(context: click.Context, destination: str, why: str, by: str) -> 
 
 @click.command()
 @_destination
-@_by
+@by_option
 @verb
 async def resume(context: click.Context, destination: str, by: str) -> None:
     """Let every replica send to DESTINATION again.
@@ -129,4 +129,4 @@ async def resume(context: click.Context, destination: str, by: str) -> None:
     click.echo(f"{destination} goes on" if was_paused else f"{destination} was not paused")
 
 
-VERBS: tuple[click.Command, ...] = (status, job, ping, pause, resume)
+VERBS: tuple[click.Command, ...] = (status, job, dead, route, ping, pause, resume)

@@ -2,7 +2,7 @@
 
 import dataclasses
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
@@ -10,7 +10,10 @@ import click
 
 from relay.admin import CAP, DestinationStatus, Status, Synced, WaitingLane
 from relay.check import Finding
+from relay.dead import BEHIND_CAP, Opened
 from relay.job import Shown, escaped
+from relay.route import Routed
+from relay.rules.redrive import Letter, Report
 from relay.rules.why import Attempt, JobState, duration, instant
 
 if TYPE_CHECKING:
@@ -129,6 +132,55 @@ def _attempt_row(each: Attempt) -> tuple[str, ...]:
         "-" if each.status is None else str(each.status), f"{each.duration_s:.2f}s", escaped(each.detail),
         each.response,
     )  # fmt: skip
+
+
+def letters_text(letters: Sequence[Letter], *, limit: int) -> str:
+    """The table of `relay dead list`."""
+    head = ("ID", "DESTINATION", "TOPIC", "ENTITY", "DEAD SINCE", "ATTEMPTS", "BEHIND", "ERROR")
+    lines = _table([head, *(_letter_row(each) for each in letters)]) if letters else []
+    more = f"; --limit {10 * limit} may show more" if len(letters) == limit else ""
+    return "\n".join([*lines, f"{len(letters)} dead letters{more}"])
+
+
+def _letter_row(letter: Letter) -> tuple[str, ...]:
+    return (
+        str(letter.id), letter.destination or "-", letter.topic, escaped(letter.entity_key or "-"),
+        instant(letter.finished_at), str(letter.attempts), _behind(letter.behind), escaped(letter.error or "-"),
+    )  # fmt: skip
+
+
+def _behind(number: int | None) -> str:
+    return "-" if number is None else f"{number}+" if number >= BEHIND_CAP else str(number)
+
+
+def letter_text(opened: Opened) -> str:
+    """As `relay job show` has it, and how many jobs wait behind it."""
+    if opened.behind is None:
+        return job_text(opened)
+    return f"{job_text(opened)}\n\n  {_behind(opened.behind)} jobs of its entity wait behind it"
+
+
+def report_text(report: Report) -> str:
+    """What a bulk redrive or discard did, or would do, in one line."""
+    done = {"redrive": "redriven", "discard": "discarded"}[report.verb]
+    text = f"{report.matched} matched: {report.changed} {'would be ' if report.dry_run else ''}{done}"
+    if report.destinations:
+        text += f" ({_each(report.destinations)})"
+    if report.marked:
+        text += f", {report.marked} of them marked Relay-Redrive"
+    return text + (f", {report.refused} refused" if report.refused else "")
+
+
+def routed_text(routed: Routed) -> str:
+    """What `relay route` did, or would do, in one line."""
+    text = f"{routed.routed} {'would be ' if routed.dry_run else ''}routed"
+    if routed.destinations:
+        text += f" ({_each(routed.destinations)})"
+    return f"{text}, {routed.unrouted} without a subscriber"
+
+
+def _each(destinations: Mapping[str, int]) -> str:
+    return ", ".join(f"{name} {jobs}" for name, jobs in sorted(destinations.items()))
 
 
 def ping_text(pinged: "Pinged") -> str:

@@ -17,6 +17,7 @@ from relay.transport import SENDING, Resolver, Trail, Transport
 ANSWER_LIMIT = 4096  # bytes of an answer's body that are read, and kept after decompression
 
 _url = functools.lru_cache(1024)(httpx.URL)
+_UNCANONICAL = ErrorClass.EGRESS, "the URL's host is not a canonical address"
 
 Route = tuple[Tls, str | None, str | tuple[str, ...]]
 
@@ -65,9 +66,13 @@ class Sender:
             transport = self._transport(destination)
         except OSError as error:
             return _unusable(destination.tls, error)
+        try:
+            url = _url(destination.url)
+        except httpx.InvalidURL:
+            return Fault(*_UNCANONICAL)
         request = httpx.Request(
             "POST",
-            _url(destination.url),
+            url,
             headers=headers,
             stream=httpx.ByteStream(body),
             extensions={"timeout": {"connect": destination.connect_timeout_s}, "trail": trail},
@@ -77,7 +82,7 @@ class Sender:
         except httpx.RemoteProtocolError as error:
             return Fault(ErrorClass.PROTOCOL, str(error))
         except (aiohttp.ClientError, OSError) as error:
-            return Fault(*_fault(error, trail))
+            return Fault(*_fault(error, trail, secure=url.scheme == "https"))
 
     def _transport(self, destination: Destination) -> Transport:
         route = (destination.tls, destination.proxy, destination.egress)
@@ -129,15 +134,15 @@ def _unusable(tls: Tls, error: OSError) -> Fault:
     return Fault(ErrorClass.TLS, f"cannot use the TLS files {files}: {_reason(error)}")
 
 
-def _fault(error: Exception, trail: Trail) -> tuple[ErrorClass, str]:
+def _fault(error: Exception, trail: Trail, *, secure: bool) -> tuple[ErrorClass, str]:
     """The one error map. Sentences are ours: aiohttp's name the whole URL, and a URL can be a secret."""
     match error:
         case aiohttp.ClientConnectorError():
-            return _unconnected(error, f"{error.host}:{error.port}", trail)
+            return _unconnected(error, f"{error.host}:{error.port}", trail, secure=secure)
         case aiohttp.ConnectionTimeoutError():
             return ErrorClass.CONNECT, "no connection within the connect timeout (name, TCP and TLS)"
         case aiohttp.InvalidURL():
-            return ErrorClass.EGRESS, "the URL's host is not a canonical address"
+            return _UNCANONICAL
         case aiohttp.ClientHttpProxyError():
             return ErrorClass.CONNECT, f"the proxy answered {error.status} to CONNECT"
         case aiohttp.ClientResponseError():
@@ -149,7 +154,9 @@ def _fault(error: Exception, trail: Trail) -> tuple[ErrorClass, str]:
     return kind, f"the connection broke {trail.phase}: {_reason(error.__cause__)}"
 
 
-def _unconnected(error: aiohttp.ClientConnectorError, peer: str, trail: Trail) -> tuple[ErrorClass, str]:
+def _unconnected(
+    error: aiohttp.ClientConnectorError, peer: str, trail: Trail, *, secure: bool
+) -> tuple[ErrorClass, str]:
     reason = _reason(error.os_error)
     match error:
         case aiohttp.ClientConnectorDNSError():
@@ -158,7 +165,7 @@ def _unconnected(error: aiohttp.ClientConnectorError, peer: str, trail: Trail) -
             return ErrorClass.TLS, f"{peer} is not trusted: {reason}"
         case aiohttp.ClientConnectorSSLError():
             return ErrorClass.TLS, f"no TLS with {peer}: {reason}"
-    if isinstance(error.os_error, ConnectionResetError | ConnectionAbortedError):
+    if secure and isinstance(error.os_error, ConnectionResetError | ConnectionAbortedError):
         # Before the request is written only a TLS handshake has a connection that can be reset.
         return ErrorClass.TLS, f"{peer} broke off the TLS handshake"
     if trail.refused and not trail.dialled:

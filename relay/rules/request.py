@@ -8,7 +8,7 @@
 | traceparent, tracestate                    | when well-formed by W3C Trace Context, otherwise left out     |
 | Relay-Topic, Relay-Entity-Key              | the key where there is one; percent-encoded where needed      |
 | Relay-Sequence, Relay-Attempt              | the job's id and the number of this attempt                   |
-| Relay-Redrive                              | `true` on a job that was sent again out of its lane's order   |
+| Relay-Redrive                              | `true` on a job sent again after it, or later ones, arrived   |
 | the destination's own, then the row's own  | never one of the above, of RESERVED_HEADERS                   |
 
 When destination and row name the same header the destination's is sent: credentials belong to the operator,

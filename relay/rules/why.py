@@ -96,7 +96,7 @@ def why(job: JobState, *, budget: int | None, replicas: int) -> str:
             detail = job.failures[-1].detail if job.failures else "the record of its attempts is no longer kept"
             return f"dead since {instant(job.finished_at)}: {detail}{standing}; redrive or discard it"
         case "unrouted":
-            return f"no destination subscribed to topic {job.topic} when it was inserted"
+            return f"no destination subscribed to topic {job.topic} when it was inserted; `relay route` sends it on"
         case "running":
             return _running(job, budget)
     return _waiting(job, budget, replicas)

@@ -10,6 +10,7 @@ import psycopg
 from psycopg import AsyncConnection
 
 from relay.database import Database
+from relay.dead import Letters, Selection
 from relay.demo.postgres import Postgres
 from tests.chaos.fleet import Fleet
 
@@ -118,14 +119,6 @@ async def dead(connection: AsyncConnection) -> list[int]:
 
 async def redrive(dsn: str, ids: list[int], *, force: bool) -> None:
     """Makes dead jobs due again, as an operator does."""
-    async with Database(dsn, name="chaos", pool_size=1) as database, database.transaction() as transaction:
-        rows = await transaction.fetch("redrive", {"ids": ids, "force": force})
-        lanes = sorted({(row[1], row[2]) for row in rows if row[2] is not None})
-        parameters = {
-            "destinations": [destination for destination, _ in lanes],
-            "entity_keys": [entity_key for _, entity_key in lanes],
-            "chains": [False for _ in lanes],
-            "locked_by": "chaos",
-            "lease_s": 1.0,
-        }
-        await transaction.fetch("settle_lanes", parameters)
+    if ids:
+        async with Database(dsn, name="chaos", pool_size=1) as database:
+            await Letters(database, actor="chaos").redrive(Selection(ids=tuple(ids)), force=force)

@@ -97,22 +97,30 @@ def _same_bytes(jobs: dict[int, Row], arrivals: list[Arrival], verdict: Verdict)
 def _order(arrivals: list[Arrival], verdict: Verdict, just_thawed: Thawed) -> None:
     lanes: dict[tuple[str, str], list[Arrival]] = defaultdict(list)
     for arrival in sorted(arrivals, key=lambda a: a.began_s):
-        # A process frozen between its last look at the lease and its send is late, and nobody can prevent it.
-        if just_thawed(arrival.replica, arrival.began_s):
-            verdict.late_sends += 1
-        elif arrival.entity_key is not None and not arrival.redrive:
+        if arrival.entity_key is not None and not arrival.redrive:
             lanes[arrival.destination, arrival.entity_key].append(arrival)
     for (destination, entity_key), lane in lanes.items():
-        _one_after_the_other(f"{destination}/{entity_key}", lane, verdict)
-        highest = 0
-        for arrival in lane:
-            if arrival.sequence >= highest:
-                highest = arrival.sequence
-            elif entity_key.startswith("loose"):
-                verdict.loose_late += 1
-            else:
-                verdict.inversions += 1
-                verdict.faults.append(f"job {arrival.sequence} of {destination}/{entity_key} arrived after {highest}")
+        # A process frozen between its last look at the lease and its send is late, and nobody can prevent it.
+        late = {id(a) for a in _behind(lane) if just_thawed(a.replica, a.began_s)}
+        verdict.late_sends += len(late)
+        prompt = [arrival for arrival in lane if id(arrival) not in late]
+        _one_after_the_other(f"{destination}/{entity_key}", prompt, verdict)
+        if entity_key.startswith("loose"):
+            verdict.loose_late += len(_behind(prompt))
+            continue
+        for arrival in _behind(prompt):
+            verdict.inversions += 1
+            verdict.faults.append(f"job {arrival.sequence} of {destination}/{entity_key} arrived after a later one")
+
+
+def _behind(lane: list[Arrival]) -> list[Arrival]:
+    """The arrivals that came after one with a higher sequence had begun."""
+    highest, behind = 0, []
+    for arrival in lane:
+        if arrival.sequence < highest:
+            behind.append(arrival)
+        highest = max(highest, arrival.sequence)
+    return behind
 
 
 def _one_after_the_other(lane_name: str, lane: list[Arrival], verdict: Verdict) -> None:

@@ -123,7 +123,7 @@ def test_discarded_names_the_person() -> None:
 
 def test_unrouted() -> None:
     assert told(status="unrouted", destination=None) == (
-        "no destination subscribed to topic order.paid when it was inserted"
+        "no destination subscribed to topic order.paid when it was inserted; `relay route` sends it on"
     )
 
 

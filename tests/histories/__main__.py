@@ -4,7 +4,8 @@ Each history is a sequence of claims, settles, reclaims, commits, cancels and re
 them stopped at a place inside its statement while others go on. At its end there are only claims. Exit code 1 when
 the oracle is not content with one of them; `--only N` tells that history again, move by move.
 
-`--broken` gives a settle's second statement the first one's snapshot: exit code 0 when that was caught, 1 when not.
+`--broken` gives a settle's second statement the first one's snapshot, and ends once that is caught: exit code 0 then,
+1 when it never was.
 """
 
 import argparse
@@ -41,6 +42,7 @@ class Run:
         self.tally: Counter[str] = Counter()
         self.stops: Counter[str] = Counter(dict.fromkeys((place.name for place in PLACES), 0))
         self.faults: dict[int, list[str]] = {}
+        self.errors: dict[int, str] = {}
         self.moves: dict[int, list[str]] = {}
         self._numbers: Iterator[int] = iter(numbers)
 
@@ -48,16 +50,18 @@ class Run:
         """Makes histories in one database until there are none left."""
         async with World(dsn, broken=self.broken) as world:
             for number in self._numbers:
+                if self.broken and self.faults:
+                    break
                 history = History(world, self.seed, number)
                 try:
                     await history.run()
-                except Exception as fault:  # noqa: BLE001 - the moves that led to it are worth more than a traceback
-                    history.faults.append(f"{type(fault).__name__}: {fault}")
+                    self._note(number, history.record.faults + await oracle.judge(world.control, history.name))
+                except Exception as error:  # noqa: BLE001 - the moves that led to it are worth more than a traceback
+                    self.errors[number] = f"{type(error).__name__}: {error}"
                     await world.abandon()
-                history.faults += await oracle.judge(world.control, history.name)
                 self.histories += 1
-                self.moves[number] = history.moves
-                self._note(number, history.faults)
+                self.moves[number] = history.record.moves
+                self.tally += history.record.tally
             for name, faults in (await oracle.overtaken(world.control)).items():
                 self._note(int(name[1:]), faults)
             row = await (await world.control.execute(b"SELECT count(*) FROM outbox.job")).fetchone()
@@ -110,21 +114,23 @@ def main() -> int:
 
 def report(run_: Run, took_s: float, *, told: bool, as_json: bool) -> int:
     """Prints figures and faults; the exit code."""
-    for number, faults in sorted(run_.faults.items())[:20]:
-        print(f"NOT HELD in history {number} (again with --seed {run_.seed} --only {number}):")
+    failed = {**{number: [error] for number, error in run_.errors.items()}, **run_.faults}
+    for number, faults in sorted(failed.items())[:20]:
+        what = "the harness failed" if number in run_.errors else "NOT HELD"
+        print(f"{what} in history {number} (again with --seed {run_.seed} --only {number}):")
         for line in (run_.moves[number] if told else []) + faults:
             print(f"  {line}")
     dead = run_.dead_places()
     for name in dead:
         print(f"nobody ever stopped at {name!r}")
     for name, stops in run_.stops.items():
-        print(f"{stops:8} stops at {name}")
-    figures = {"histories": run_.histories, "failed": len(run_.faults), **run_.tally}
+        print(f"{stops:8} stopped at {name}")
+    figures = {"histories": run_.histories, "failed": len(run_.faults), "errors": len(run_.errors), **run_.tally}
     print(", ".join(f"{value} {name}" for name, value in figures.items()), f"in {took_s:.0f} s")
-    held = not run_.faults
     if as_json:
         print(json.dumps({"seed": run_.seed, "broken": run_.broken, **figures, "stops": run_.stops}))
-    return 0 if not dead and held is not run_.broken else 1
+    as_expected = bool(run_.faults) is run_.broken
+    return 0 if as_expected and not dead and not run_.errors else 1
 
 
 if __name__ == "__main__":

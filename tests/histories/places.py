@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 GATE = b"""
 CREATE SCHEMA histories;
--- Without the lock timeout of the transaction around it: whoever is stopped here must not give up, as a claim soon would.
+-- Without the lock timeout of the transaction: whoever is stopped here must not give up, as a claim soon would.
 CREATE FUNCTION histories.gate(place integer) RETURNS boolean LANGUAGE plpgsql VOLATILE SET lock_timeout = 0 AS $$
 BEGIN
     PERFORM pg_advisory_xact_lock_shared(current_setting('histories.actor', true)::integer, place);
@@ -39,7 +39,8 @@ PLACES = (
           "attempts = j.attempts + 1\n      FROM (SELECT * FROM batch WHERE {gate} OFFSET 0) b\n"),
     Place("claim: holders started", "claim", "SET status = 'blocked'\n      FROM batch b\n",
           "SET status = 'blocked'\n      FROM (SELECT * FROM batch WHERE {gate} OFFSET 0) b\n"),
-    Place("settle: outcome written", "settle", "SELECT s.id FROM settled s\n", "SELECT s.id FROM settled s WHERE {gate}\n"),
+    Place("settle: outcome written", "settle", "SELECT s.id FROM settled s\n",
+          "SELECT s.id FROM settled s WHERE {gate}\n"),
     Place("reclaim: lapsed jobs locked", "reclaim", "FROM lapsed l\n",
           "FROM (SELECT * FROM lapsed WHERE {gate} OFFSET 0) l\n"),
     Place("second statement: after its snapshot", "settle_lanes", "FROM lane l\n",

@@ -6,6 +6,7 @@ from collections.abc import Coroutine
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Self
 
 from psycopg import AsyncConnection, IsolationLevel
 from psycopg.conninfo import make_conninfo
@@ -51,7 +52,7 @@ class World:
         self._broken = broken
         self._stack = AsyncExitStack()
 
-    async def __aenter__(self) -> "World":
+    async def __aenter__(self) -> Self:
         async with await AsyncConnection.connect(self._dsn, autocommit=True) as connection:
             await connection.execute(GATE)
             await connection.execute(_RECORD.read_bytes())

@@ -1,6 +1,9 @@
 """What the situations have in common: delivering what is due, a lease that lapses, a redrive."""
 
+from relay.database import Database
+from relay.dead import Letters, Selection
 from relay.model import Job
+from relay.rules.redrive import Report
 from relay.store import Store
 from tests.store.jobs import claim, done
 
@@ -15,3 +18,8 @@ async def deliver(store: Store, destination: str = "a") -> list[int]:
         order += [job.id for job in running]
         running = (await store.settle([done(job, chain=True) for job in running])).started
     return order
+
+
+async def redrive(database: Database, *ids: int, force: bool = False) -> Report:
+    """Redrives these jobs as an operator does."""
+    return await Letters(database, actor="ada").redrive(Selection(ids=ids), force=force)

@@ -1,6 +1,7 @@
 """A lane whose head is dead, and what operators do to it: situations 8 to 12."""
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable
 
 import pytest
@@ -8,14 +9,14 @@ import pytest
 from relay import rows
 from relay.admin import Admin
 from relay.database import Database
+from relay.dead import Letters, Selection
 from relay.errors import RelayError
 from relay.job import Jobs as Operator
 from relay.rules.request import headers
 from relay.store import Store
-from tests.chaos.faults import redrive
-from tests.order.lane import deliver
+from tests.order.lane import deliver, redrive
 from tests.store.gate import Gate
-from tests.store.jobs import Jobs, claim, claim_ids, dead, done, webhook
+from tests.store.jobs import Jobs, claim, dead, done, webhook
 
 Open = Callable[..., Awaitable[Database]]
 
@@ -33,8 +34,9 @@ async def test_08_head_becomes_dead_and_the_policy_is_block(store: Store, jobs: 
     other_lane = await jobs.add("other")
     assert await deliver(store) == [other_lane]
     assert await jobs.statuses(*ids) == ["dead", "blocked", "blocked"]
-    [shown] = (await Admin(await open_database()).status()).destinations
-    assert (shown.standing_lanes, shown.dead, shown.blocked) == (1, 1, 2)
+    status = await Admin(await open_database()).status()
+    assert [(each.dead, each.standing_lanes, each.blocked) for each in status.destinations] == [(1, 1, 2)]
+    assert [(lane.holder, lane.why, lane.behind) for lane in status.lanes] == [(ids[0], "dead", 2)]
 
 
 async def test_08_head_becomes_dead_and_the_policy_is_skip(store: Store, jobs: Jobs) -> None:
@@ -53,76 +55,87 @@ async def test_08_head_is_dead_and_the_policy_changes_to_skip(store: Store, jobs
     assert await jobs.statuses(head) == ["dead"]
 
 
-async def test_09_redrive_of_a_dead_head_whose_lane_stood_still(store: Store, jobs: Jobs, database: str) -> None:
-    """Fails when a redriven job goes to the end of its lane, loses its key, or is marked as out of order."""
+async def test_09_redrive_of_a_dead_head_whose_lane_stood_still(store: Store, jobs: Jobs, open_database: Open) -> None:
+    """Fails when a redriven job lets its lane go on without it, loses its key, or is marked as out of order."""
     head, *followers = await lane_with_a_dead_head(store, jobs, blocks=True)
     key = (await jobs.row(head))["idempotency_key"]
-    await redrive(database, [head], force=False)
+    report = await redrive(await open_database(), head)
+    assert (report.changed, report.marked) == (1, 0)
     assert await jobs.statuses(head, *followers) == ["pending", "blocked", "blocked"]
     [again] = await claim(store)
     assert (again.id, again.idempotency_key, again.attempts, again.redrive) == (head, key, 1, False)
-    started = (await store.settle([done(again, chain=True)])).started
-    assert [job.id for job in started] == followers[:1]
-    await store.settle([done(started[0])])
-    assert await deliver(store) == followers[1:]
+    [second] = (await store.settle([done(again, chain=True)])).started
+    await store.settle([done(second)])
+    assert [second.id, *await deliver(store)] == followers
 
 
-async def test_10_redrive_after_later_jobs_were_delivered(store: Store, jobs: Jobs, database: str) -> None:
+async def test_10_redrive_after_later_jobs_were_delivered(store: Store, jobs: Jobs, open_database: Open) -> None:
     """Fails when a redrive does not ask whether the job still holds its lane, or forgets to mark a forced one."""
     head, *followers = await lane_with_a_dead_head(store, jobs, blocks=False)
     assert await deliver(store) == followers
-    await redrive(database, [head], force=False)
+    refused = await redrive(await open_database(), head)
+    assert (refused.changed, refused.refused, refused.overtaken) == (0, 1, 1)
     assert await jobs.statuses(head) == ["dead"]
-    await redrive(database, [head], force=True)
+    forced = await redrive(await open_database(), head, force=True)
+    assert (forced.changed, forced.marked) == (1, 1)
     [again] = await claim(store)
     assert (again.id, again.attempts) == (head, 1)
     assert ("Relay-Redrive", "true") in headers(again, webhook(), 0)
 
 
-async def test_10_redrive_while_the_lane_is_being_let_go(
-    store: Store, jobs: Jobs, database: str, open_database: Open
-) -> None:
+async def test_10_redrive_while_the_lane_is_being_let_go(store: Store, jobs: Jobs, open_database: Open) -> None:
     """Fails when the redrive decides on what it read before it had the lock of the lane's holder."""
     head, *followers = await lane_with_a_dead_head(store, jobs, blocks=True)
     async with (await open_database("letting go")).transaction() as transaction:
         await transaction.fetch("start_standing_lanes", {"destinations": ["a"], "limit": 10})
-        redriving = asyncio.create_task(redrive(database, [head], force=False))
-        await Gate(jobs.connection).waits("chaos")
+        redriving = asyncio.create_task(redrive(await open_database("redriving"), head))
+        await Gate(jobs.connection).waits("redriving")
         lane = rows.lane_parameters({("a", "e"): False})
         await transaction.fetch("settle_lanes", {**lane, "locked_by": "", "lease_s": 0.0})
-    await redriving
+    assert ((await redriving).changed, (await redriving).left) == (0, 1)
     assert await jobs.statuses(head, *followers) == ["dead", "pending", "blocked"]
     assert await deliver(store) == followers
 
 
-async def test_11_bulk_redrive(store: Store, jobs: Jobs, database: str) -> None:
-    """Fails when jobs that were redriven together run in the order they were named."""
+async def test_11_bulk_redrive(store: Store, jobs: Jobs, open_database: Open) -> None:
+    """Fails when jobs that are redriven together run in another order than their ids, or a dry run changes one."""
     standing = [await jobs.add(f"e{n}") for n in range(3)]
     await store.settle([dead(job, blocks=True) for job in await claim(store)])
     overtaken = await jobs.add_many(3, "e")
     while running := await claim(store):
         await store.settle([dead(job, blocks=False) for job in running])
-    unordered = await jobs.add()
-    await store.settle([dead((await claim(store))[0], blocks=False)])
-    ids = [unordered, *reversed(overtaken), *reversed(standing)]
-    await redrive(database, ids, force=False)
-    assert await jobs.statuses(*overtaken) == ["dead"] * 3
-    await redrive(database, ids, force=True)
-    started = await deliver(store)
-    assert sorted(started) == sorted(ids)
-    assert [id_ for id_ in started if id_ in overtaken] == overtaken
+    letters, everything = Letters(await open_database(), actor="ada"), Selection(destination="a")
+    dry = await letters.redrive(everything, dry_run=True)
+    assert (dry.matched, dry.changed, dry.overtaken) == (6, 3, 3)
+    assert await jobs.count("dead") == 6
+    assert (await letters.redrive(everything)).changed == 3
+    assert await jobs.statuses(*standing, *overtaken) == ["pending"] * 3 + ["dead"] * 3
+    assert sorted(await deliver(store)) == standing
+    assert (await letters.redrive(everything, force=True)).marked == 3
+    assert await deliver(store) == overtaken
+
+
+async def test_11_bulk_redrive_is_rate_limited(store: Store, jobs: Jobs, open_database: Open) -> None:
+    """Fails when a redrive makes more jobs due at once than a tenth of what it may in a second."""
+    await jobs.add_many(30)
+    await store.settle([dead(job, blocks=False) for job in await claim(store)])
+    letters = Letters(await open_database(), actor="ada")
+    since_s = time.monotonic()
+    report = await letters.redrive(Selection(destination="a"), rate_per_s=100.0)
+    # The last ten may not come before the twentieth is due.
+    assert time.monotonic() - since_s >= 20 / 100
+    assert report.changed == 30
+    assert await jobs.value("SELECT max(count) FROM (SELECT count(*) FROM outbox.job GROUP BY run_at) batch") == 10
 
 
 @pytest.mark.parametrize("state", ["pending", "scheduled", "dead"])
-async def test_12_discard_or_cancel_of_a_head(
-    store: Store, jobs: Jobs, database: str, open_database: Open, state: str
-) -> None:
+async def test_12_discard_or_cancel_of_a_head(store: Store, jobs: Jobs, open_database: Open, state: str) -> None:
     """Fails when the cancel does not start the lane again, or does so in another transaction."""
     head, *followers = await jobs.add_many(3, "e")
     [running] = await claim(store)
     await store.settle([dead(running, blocks=True)])
     if state != "dead":
-        await redrive(database, [head], force=False)
+        await redrive(await open_database(), head)
     if state == "scheduled":
         await jobs.change(head, "run_at = now() + interval '1 h'")
     operator = Operator(await open_database("operator"), actor="ada")

@@ -25,7 +25,7 @@ async def answer(arrival: Arrival) -> web.StreamResponse:
 async def test_22_destination_paused_or_its_breaker_open_or_429_with_retry_after(
     installation: Installation, connection: Connection, receiver: Receiver
 ) -> None:
-    """Fails when a job that is given back unsent is charged, or the gate of one destination holds another."""
+    """Fails when a pause, an open breaker or a Retry-After holds nothing back."""
     receiver.answer = answer
     # What failed does not come back within this test.
     installation.configure(
@@ -42,7 +42,8 @@ async def test_22_destination_paused_or_its_breaker_open_or_429_with_retry_after
     await until(connection, "SELECT count(*) = %s FROM outbox.job WHERE status = 'done' AND attempts = 1", JOBS)
     await until(
         connection,
-        "SELECT bool_and(status = 'pending') AND sum(attempts) >= 11 FROM outbox.job WHERE destination IN ('broken', 'busy')",
+        "SELECT bool_and(status = 'pending') AND sum(attempts) >= 11"
+        "  FROM outbox.job WHERE destination IN ('broken', 'busy')",
     )
     assert await replica.stop() == 0
     spent = {name: (total, charged) for name, total, charged in await rows(connection, SPENT)}

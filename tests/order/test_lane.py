@@ -38,7 +38,7 @@ async def test_01_two_replicas_claim_one_lane(store: Store, other: Store, jobs: 
 
 
 async def test_02_head_waits_for_its_retry(store: Store, jobs: Jobs) -> None:
-    """Fails when a claim leaves a follower due instead of blocking it, or a retry wakes it."""
+    """Fails when a claim leaves a follower due instead of blocking it."""
     head, *followers = await jobs.add_many(3, "e")
     [running] = await claim(store)
     await store.settle([retry(running)])

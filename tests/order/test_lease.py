@@ -1,13 +1,14 @@
 """A result or a call that comes too late: situations 5 and 6."""
 
 import random
+from collections.abc import Awaitable, Callable
 
+from relay.database import Database
 from relay.deliver import Deliverer
 from relay.model import Destination
 from relay.sender import Sender
 from relay.store import Store
-from tests.chaos.faults import redrive
-from tests.order.lane import LAPSED, deliver
+from tests.order.lane import LAPSED, deliver, redrive
 from tests.receiver import Receiver
 from tests.store.jobs import Jobs, claim, dead, done, retry, webhook
 
@@ -31,7 +32,7 @@ async def test_05_lease_lapses_while_the_call_is_in_flight(store: Store, other: 
 
 
 async def test_06_old_call_lands_after_the_successor_was_delivered(
-    store: Store, other: Store, jobs: Jobs, receiver: Receiver, database: str
+    store: Store, other: Store, jobs: Jobs, receiver: Receiver, open_database: Callable[..., Awaitable[Database]]
 ) -> None:
     """Fails when a call does not carry its job's key, id and attempt, or a forced redrive its mark."""
     destination = Destination("a", receiver.url())
@@ -48,7 +49,7 @@ async def test_06_old_call_lands_after_the_successor_was_delivered(
         await other.settle([done(successor)])
         # The old replica's call was on its way all the time.
         await deliverer.deliver(old, destination)
-        await redrive(database, [head], force=True)
+        await redrive(await open_database(), head, force=True)
         [redriven] = await claim(other)
         await deliverer.deliver(redriven, destination)
     names = ("Relay-Sequence", "Relay-Attempt", "Relay-Redrive")

@@ -6,7 +6,11 @@ from relay.store import Store
 from tests.order.lane import deliver
 from tests.store.jobs import Jobs, claim, dead, retry
 
-OLD = "now() - interval '10 years'"
+AGE = """
+UPDATE outbox.job
+   SET created_at = now() - interval '10 years', run_at = now() - interval '10 years',
+       finished_at = CASE WHEN status = 'dead' OR id = %s THEN now() - interval '10 years' ELSE finished_at END
+"""
 
 
 @pytest.mark.parametrize("head", ["dead", "in backoff", "running"])
@@ -20,9 +24,7 @@ async def test_30_retention(store: Store, jobs: Jobs, head: str) -> None:
     fresh = await jobs.add_many(2, "done")
     assert set(await deliver(store)) == {unordered, *fresh}
     pending = await jobs.add()
-    await jobs.connection.execute(f"UPDATE outbox.job SET created_at = {OLD}, run_at = {OLD}".encode())
-    await jobs.connection.execute(f"UPDATE outbox.job SET finished_at = {OLD} WHERE status = 'dead'".encode())
-    await jobs.connection.execute(f"UPDATE outbox.job SET finished_at = {OLD} WHERE id = {unordered}".encode())
+    await jobs.connection.execute(AGE, [unordered])
     jobs_deleted, _ = await store.retain(done_s=3600.0, attempt_s=3600.0, limit=100)
     assert jobs_deleted == 1
     kept = await jobs.value("SELECT array_agg(id ORDER BY id) FROM outbox.job")

@@ -31,7 +31,7 @@ def numbers() -> Iterator[int]:
 async def test_20_destination_unknown_to_this_replica(
     store: Store, other: Store, jobs: Jobs, open_database: Open
 ) -> None:
-    """Fails when a claim, a reclaim or a sweep touches what its replica was not configured with."""
+    """Fails when a claim or a reclaim touches what its replica was not configured with."""
     lapsed, _ = await jobs.add_many(2, "e", destination="new")
     await claim(other, "new")
     await jobs.change(lapsed, LAPSED)
@@ -51,7 +51,7 @@ async def test_20_destination_unknown_to_this_replica(
 
 
 async def test_21_destination_removed_from_the_configuration(jobs: Jobs, open_database: Open) -> None:
-    """Fails when a sync retires what it was not told to by name, or retiring touches jobs."""
+    """Fails when a sync retires what it was not told to by name."""
     admin = Admin(await open_database())
     await admin.sync([webhook("a"), webhook("b")], generation=1, retire=[])
     waiting = await jobs.add_many(2, "e", destination="b")
@@ -96,7 +96,7 @@ async def test_29_two_relay_versions_during_a_rollout(
     *,
     may_run: bool,
 ) -> None:
-    """Fails when the start does not ask whether old replicas may run, or a statement cannot bear a new column."""
+    """Fails when the start does not ask the newer schema whether old replicas may run, or asks and does not obey."""
     installation.dsn = postgres.create_database(f"rollout_{next(numbers)}", template=template)
     installation.configure({"shop": {"url": receiver.url()}})
     async with await psycopg.AsyncConnection.connect(installation.dsn, autocommit=True) as connection:

@@ -1,0 +1,222 @@
+"""The verbs for jobs that wait for a person: dead letters, and jobs that nobody subscribed to."""
+
+import functools
+import re
+import sys
+from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime, timedelta
+from typing import Any, Protocol
+
+import click
+
+from relay import render
+from relay.admin import Admin
+from relay.database import Database
+from relay.dead import Letters, Selection
+from relay.route import route as route_unrouted
+from relay.rules.redrive import Report
+from relay.verb import actor, configured_destinations, database, json_option, settings, verb
+
+by_option = click.option("--by", metavar="NAME", default=actor, show_default="USER@HOST", help="Who does this.")
+
+_JOB_ID = click.IntRange(1, 2**63 - 1)
+_UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
+
+
+def _moment(context: click.Context, parameter: click.Parameter, value: str | None) -> datetime | timedelta | None:
+    """An instant in ISO 8601, UTC where it names no zone; or how long ago, such as 30m, 2h, 7d."""
+    if value is None:
+        return None
+    if age := re.fullmatch(r"(\d{1,6})([smhd])", value):
+        return timedelta(**{_UNITS[age[2]]: int(age[1])})
+    try:
+        found = datetime.fromisoformat(value)
+    except ValueError as error:
+        sentence = f"{value!r} is neither a time such as 2026-01-31T08:00Z nor an age such as 30m, 2h, 7d"
+        raise click.BadParameter(sentence, context, parameter) from error
+    return found if found.tzinfo else found.replace(tzinfo=UTC)
+
+
+_FILTERS = (
+    click.option("--destination", metavar="NAME", shell_complete=configured_destinations, help="Only of this one."),
+    click.option("--topic", metavar="TOPIC", help="Only of this topic; `order.*` as in a subscription."),
+    click.option("--entity", "entity_key", metavar="KEY", help="Only of this entity."),
+    click.option("--since", metavar="TIME", callback=_moment, help="Died since: ISO 8601 (UTC), or an age such as 2h."),
+    click.option("--until", metavar="TIME", callback=_moment, help="Died until then."),
+    click.option("--error", metavar="TEXT", help="The last error, class and detail, contains this."),
+)
+_ACTING = (
+    click.argument("ids", metavar="[ID]...", nargs=-1, type=_JOB_ID),
+    *_FILTERS,
+    click.option("--all", "everything", is_flag=True, help="Every dead letter: no id and no filter."),
+    click.option("--limit", type=click.IntRange(min=1), help="Only the first so many, by destination and id."),
+    click.option("--dry-run", is_flag=True, help="Say what would happen, and change nothing."),
+    click.option("--yes", is_flag=True, help="Do not ask."),
+    by_option,
+    click.option("--why", metavar="TEXT", help="Kept with the jobs' history, and shown by `relay job show`."),
+)
+
+
+def _with(options: tuple[Callable[[Any], Any], ...]) -> Callable[[Any], Any]:
+    return lambda command: functools.reduce(lambda done, option: option(done), reversed(options), command)
+
+
+class _Act(Protocol):
+    def __call__(self, *, dry_run: bool) -> Awaitable[Report]: ...
+
+
+@click.group()
+def dead() -> None:
+    """Look at dead letters; give them another chance, or an end."""
+
+
+@dead.command(name="list")
+@_with(_FILTERS)
+@click.option("--limit", default=100, show_default=True, type=click.IntRange(min=1), help="At most so many.")
+@json_option
+@verb
+async def list_(context: click.Context, /, *, as_json: bool, **filters: Any) -> None:
+    """List dead letters by destination and id, with their last error and how many jobs wait BEHIND each.
+
+    \b
+    Example: relay dead list --destination billing --since 2h --error "503"
+    """
+    selection = Selection(**filters)
+    found = settings(context)
+    async with database(found) as connections:
+        await _refuse_unknown(connections, selection, set(found.destinations))
+        letters = await Letters(connections, actor=actor()).find(selection)
+    if as_json:
+        for letter in letters:
+            click.echo(render.as_json(letter))
+    else:
+        click.echo(render.letters_text(letters, limit=filters["limit"]))
+
+
+@dead.command()
+@click.argument("job_id", metavar="ID", type=_JOB_ID)
+@json_option
+@verb
+async def show(context: click.Context, *, job_id: int, as_json: bool) -> None:
+    """Show a dead letter: why it died, its attempts, what it sends, and how many jobs wait behind it.
+
+    \b
+    Example: relay dead show 4711
+    """
+    found = settings(context)
+    budgets = {name: each.retry.max_attempts for name, each in found.destinations.items()}
+    async with database(found) as connections:
+        opened = await Letters(connections, actor=actor()).open(job_id, budgets=budgets)
+    click.echo(render.as_json(opened) if as_json else render.letter_text(opened))
+
+
+@dead.command()
+@_with(_ACTING)
+@click.option("--force", is_flag=True, help="Also jobs whose entity has gone on; sent with Relay-Redrive: true.")
+@click.option(
+    "--rate", "rate_per_s", type=click.FloatRange(min=0, min_open=True), help="At most so many jobs a second."
+)
+@json_option
+@verb
+async def redrive(
+    context: click.Context, /, *, by: str, why: str | None, force: bool, rate_per_s: float | None, **options: Any
+) -> int:
+    """Make dead letters due again: same key and id, a new budget of attempts, in id order within an entity.
+
+    By ID also jobs that were delivered and are still kept; they are sent with Relay-Redrive: true. Where later jobs
+    of its entity may have been delivered already, a job is refused without --force.
+
+    \b
+    Example: relay dead redrive --destination billing --error "503" --rate 50 --dry-run
+    """
+    return await _bulk(
+        context,
+        by,
+        lambda letters, selection: functools.partial(
+            letters.redrive, selection, force=force, why=why, rate_per_s=rate_per_s
+        ),
+        **options,
+    )
+
+
+@dead.command()
+@_with(_ACTING)
+@json_option
+@verb
+async def discard(context: click.Context, /, *, by: str, why: str | None, **options: Any) -> int:
+    """Give dead letters up. Their receivers never get them; entities that stood still behind them go on.
+
+    \b
+    Example: relay dead discard 4711 4712 --why "orders were withdrawn"
+    """
+    return await _bulk(
+        context, by, lambda letters, selection: functools.partial(letters.discard, selection, why=why), **options
+    )
+
+
+async def _bulk(
+    context: click.Context,
+    by: str,
+    verb_of: Callable[[Letters, Selection], _Act],
+    *,
+    everything: bool,
+    dry_run: bool,
+    yes: bool,
+    as_json: bool,
+    **chosen: Any,
+) -> int:
+    """Counts, asks, acts, and says what happened; 5 where something was refused."""
+    _refuse_vague(everything=everything, chosen=chosen)
+    if not (dry_run or yes or sys.stdin.isatty()):
+        raise click.UsageError("there is nobody to ask: --yes does it, --dry-run only counts")
+    found = settings(context)
+    async with database(found) as connections:
+        selection = Selection(**chosen)
+        await _refuse_unknown(connections, selection, set(found.destinations))
+        letters = Letters(connections, actor=by)
+        act = verb_of(letters, await letters.pin(selection))
+        report = await act(dry_run=not yes or dry_run)
+        if not (dry_run or yes) and report.changed:
+            click.echo(render.report_text(report), err=True)
+            click.confirm(f"{report.verb.capitalize()} {report.changed}?", abort=True, err=True)
+            report = await act(dry_run=False)
+    click.echo(render.as_json(report) if as_json else render.report_text(report))
+    for reason in report.reasons:
+        click.echo(f"relay: {reason}", err=True)
+    return 5 if report.refused or report.left else 0
+
+
+def _refuse_vague(*, everything: bool, chosen: dict[str, Any]) -> None:
+    filters = [name for name, value in chosen.items() if name not in {"ids", "limit"} and value is not None]
+    ways = bool(chosen["ids"]) + bool(filters) + everything
+    if ways == 0:
+        raise click.UsageError("say which: ids, a filter such as --destination, or --all")
+    if ways > 1:
+        raise click.UsageError("ids, filters and --all exclude each other")
+    if chosen["ids"] and chosen["limit"]:
+        raise click.UsageError("--limit goes with filters and --all, not with ids")
+
+
+async def _refuse_unknown(connections: Database, selection: Selection, configured: set[str]) -> None:
+    if selection.destination is None or await Letters(connections, actor=actor()).any(selection.destination):
+        return
+    await Admin(connections).refuse_unknown(selection.destination, configured)
+
+
+@click.command()
+@click.option("--topic", metavar="TOPIC", help="Only of this topic; `order.*` as in a subscription.")
+@click.option("--dry-run", is_flag=True, help="Say what would happen, and change nothing.")
+@by_option
+@json_option
+@verb
+async def route(context: click.Context, *, topic: str | None, dry_run: bool, by: str, as_json: bool) -> None:
+    """Send jobs that nobody subscribed to on to the destinations that subscribe by now, in id order.
+
+    The job keeps its id for the first destination by name; copies for the others get new ids, and the same key.
+
+    \b
+    Example: relay sync && relay route --topic "order.*" --dry-run
+    """
+    async with database(settings(context)) as connections:
+        routed = await route_unrouted(connections, actor=by, topic=topic, dry_run=dry_run)
+    click.echo(render.as_json(routed) if as_json else render.routed_text(routed))

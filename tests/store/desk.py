@@ -1,0 +1,49 @@
+"""The real claimer of one destination, with as many free slots as it is given; what it claims goes nowhere."""
+
+import math
+import random
+import time
+from collections.abc import Sequence
+
+from relay.claim import Claimer
+from relay.model import Destination, Job
+from relay.rows import Range
+from relay.store import Store
+
+
+class Desk:
+    """`free` is how many more jobs it may take, `jobs` are those it took."""
+
+    def __init__(self, store: Store, name: str, free: int = 0) -> None:
+        self.name = name
+        self.free = free
+        self.jobs: list[Job] = []
+        self.claimer = Claimer(
+            store,
+            [Destination(name, "http://127.0.0.1/")],
+            wanted=lambda _: self.free,
+            bytes_held=lambda: 0,
+            payload_budget_bytes=1 << 30,
+            on_claimed=self._take,
+            note=lambda _name, _more: None,
+            wake=lambda: None,
+            poll_s=600.0,
+            notify=False,
+            rng=random.Random(1),
+        )
+
+    def _take(self, jobs: Sequence[Job], _since_s: float) -> None:
+        self.jobs += jobs
+        self.free -= len(jobs)
+
+    async def fill(self, free: int) -> None:
+        """Claims until so many slots are filled."""
+        self.free = free
+        self.claimer.ring(self.name)
+        while self.free:
+            await self.claimer.step()
+
+    def next_ranges(self, free: int) -> list[Range]:
+        """How it would ask next, between two full looks, once a claim was slow."""
+        self.claimer._slow_until_s = self.claimer._views[self.name].full_look_s = math.inf
+        return self.claimer._ranges({self.name: free}, time.monotonic())
