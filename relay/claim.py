@@ -2,7 +2,7 @@
 
 import random
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 
@@ -39,6 +39,7 @@ class _View:
     after: dict[int, Mark] = field(default_factory=dict)
     swept: dict[int, Mark] = field(default_factory=dict)
     full_look_s: float = 0.0
+    turn: int = 0
 
 
 class Claimer:
@@ -54,7 +55,7 @@ class Claimer:
         destinations: Sequence[Destination],
         *,
         wanted: Callable[[str], int],
-        bytes_held: Callable[[], int],
+        bytes_held: Callable[[str], int],
         payload_budget_bytes: int,
         on_claimed: Callable[[Sequence[Job], float], None],
         note: Callable[[str, bool], None],
@@ -74,7 +75,6 @@ class Claimer:
         self._poll_s = poll_s
         self._notify = notify
         self._rng = rng
-        self._turn = 0
         self._idle: bool | None = None
         self._told_s = -_REPEAT_IDLE_S
         self._heard = 0
@@ -97,18 +97,15 @@ class Claimer:
         """Claims once; seconds until the next claim."""
         now_s = time.monotonic()
         asked = self._ask(now_s)
-        room = self._payload_budget_bytes - self._bytes_held()
-        if asked and room >= _LARGEST_PAYLOAD:
-            claimed = await self._store.claim(self._ranges(asked, now_s), payload_bytes=room)
+        if asked:
+            shares = self._shares(asked)
+            claimed = await self._store.claim(self._ranges(asked, shares, now_s), payload_bytes=sum(shares.values()))
             took_s = time.monotonic() - now_s
             if took_s > _SLOW_CLAIM_S * (1 + len(claimed.jobs) / 50):
                 self._slow_until_s = now_s + took_s + 10.0
-            self._learn(asked, claimed, room)
+            self._learn(asked, claimed, shares)
             self._on_claimed(claimed.jobs, now_s)
             await self._announce(found=bool(claimed.jobs))
-        else:
-            for name in asked:
-                self._views[name].look_s = now_s + self._poll_s
         return max(0.0, min((v.look_s for v in self._views.values()), default=now_s + self._poll_s) - time.monotonic())
 
     def _ask(self, now_s: float) -> dict[str, int]:
@@ -117,25 +114,38 @@ class Claimer:
         for name, view in self._views.items():
             # Half a pause early is early enough to share a statement.
             if view.look_s - now_s <= view.pause_s / 2:
-                if wanted := self._wanted(name):
+                wanted = self._wanted(name)
+                if wanted and self._shares([name])[name] >= _LARGEST_PAYLOAD:
                     asked[name] = wanted
                 else:
                     # No room: the dispatcher rings when there is some.
                     view.look_s = now_s + self._poll_s
         return asked
 
-    def _ranges(self, asked: dict[str, int], now_s: float) -> list[Range]:
-        self._turn += 1
-        levels = PRIORITIES if self._turn % _TURNS else PRIORITIES[::-1]
+    def _shares(self, names: Collection[str]) -> dict[str, int]:
+        """How many payload bytes each of `names` may claim.
+
+        What is left of the budget is shared, with a share kept for who asks next: a destination that holds much
+        gets less, and one that holds nothing always gets one payload. So nobody's payloads keep others waiting.
+        """
+        left = self._payload_budget_bytes - sum(map(self._bytes_held, self._views))
+        held = {name: self._bytes_held(name) for name in names}
+        return {
+            name: max((left - mine) // (len(held) + 1), 0 if mine else _LARGEST_PAYLOAD) for name, mine in held.items()
+        }
+
+    def _ranges(self, asked: dict[str, int], shares: dict[str, int], now_s: float) -> list[Range]:
         ranges = []
         for name, wanted in asked.items():
             view = self._views[name]
             fresh = not view.after
-            for priority in levels:
+            view.turn += 1
+            for priority in PRIORITIES if view.turn % _TURNS else PRIORITIES[::-1]:
                 # A search under way goes on after the last row looked at, in the ranges that had more.
                 if fresh or priority in view.after:
                     after = view.after.get(priority) or self._first(view, priority, now_s)
-                    ranges.append(Range(name, priority, wanted, min(WIDEST, max(view.width, wanted)), after))
+                    width = min(WIDEST, max(view.width, wanted))
+                    ranges.append(Range(name, priority, wanted, width, after, shares[name]))
             if fresh and now_s >= view.full_look_s:
                 view.full_look_s = now_s + _FULL_LOOK_S
         return ranges
@@ -146,12 +156,12 @@ class Claimer:
             return START
         return view.swept.get(priority, START)
 
-    def _learn(self, asked: dict[str, int], claimed: Claimed, room: int) -> None:
+    def _learn(self, asked: dict[str, int], claimed: Claimed, shares: dict[str, int]) -> None:
         now_s = time.monotonic()
-        started = dict.fromkeys(asked, 0)
+        started, left = dict.fromkeys(asked, 0), dict(shares)
         for job in claimed.jobs:
             started[job.destination] += 1
-        out_of_bytes = room - sum(len(job.body) for job in claimed.jobs) < _LARGEST_PAYLOAD
+            left[job.destination] -= len(job.body)
         looked: dict[str, list[Looked]] = {name: [] for name in asked}
         for seen in claimed.looked:
             looked[seen.destination].append(seen)
@@ -162,7 +172,7 @@ class Claimer:
             for seen in looked[name]:
                 if seen.last.run_at is not None:
                     view.swept[seen.priority] = Mark(seen.last.run_at - _SLACK)
-            filled = started[name] >= wanted or out_of_bytes
+            filled = started[name] >= wanted or left[name] < _LARGEST_PAYLOAD
             if full and not filled:
                 # Rows of few lanes, or of lanes somebody holds: look further, twice as far.
                 view.after = {seen.priority: seen.last for seen in full}
@@ -170,7 +180,7 @@ class Claimer:
                 view.look_s = now_s
             else:
                 view.after, view.width = {}, 0
-                self._schedule(view, now_s, found=bool(looked[name]), filled=filled)
+                self._schedule(view, now_s, found=started[name] > 0, filled=filled)
             self._note(name, filled)
 
     def _schedule(self, view: _View, now_s: float, *, found: bool, filled: bool) -> None:

@@ -18,7 +18,9 @@ SQL = {f.name.removesuffix(".sql"): f.read_bytes() for f in (files("relay") / "s
 # Somebody else was faster, or held a row: the same statement may well succeed a moment later.
 CONFLICTS = (errors.UniqueViolation, errors.DeadlockDetected, errors.LockNotAvailable)
 # The database is away, starting, stopping, a standby by now, or has no connection left for us.
-UNAVAILABLE = (psycopg.OperationalError, psycopg.InterfaceError, errors.ReadOnlySqlTransaction, PoolTimeout)
+# A standby refuses BEGIN READ WRITE as a feature that is not supported.
+_STANDBY = (errors.ReadOnlySqlTransaction, errors.FeatureNotSupported)
+UNAVAILABLE = (psycopg.OperationalError, psycopg.InterfaceError, *_STANDBY, PoolTimeout)
 
 _LOCK_TIMEOUT_MS = 2_000
 
@@ -100,7 +102,7 @@ class Database:
         async with self._pool.connection() as connection:
             try:
                 yield connection
-            except errors.ReadOnlySqlTransaction:
+            except _STANDBY:
                 # A demoted primary answers, so the pool would keep it for ever.
                 await connection.close()
                 raise

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from functools import partial
 
-from relay import rows
+from relay import lanes
 from relay.database import CONFLICTS, Database, Transaction
 from relay.errors import RelayError
 from relay.job import Jobs, Shown
@@ -18,7 +18,6 @@ from relay.rules.redrive import Letter, Report, accepted, explain
 BEHIND_CAP = 1_000
 _LOOK = 1_000
 _BATCH = 100
-_LOCK_TRIES = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,13 +154,14 @@ class Letters:
 
     async def _redrive(self, how: Parameters, transaction: Transaction, batch: Sequence[Letter]) -> list[Row]:
         changed = await transaction.fetch("redrive", {"ids": [letter.id for letter in batch], **how})
-        await _go_on(transaction, changed)
+        await lanes.go_on(transaction, _lanes(changed))
         return changed
 
     async def _discard(self, how: Parameters, transaction: Transaction, batch: Sequence[Letter]) -> list[Row]:
-        await _lock_lanes(transaction, batch)
+        held = {(each.destination, each.entity_key) for each in batch if each.destination and each.entity_key}
+        await lanes.lock(transaction, held)
         changed = await transaction.fetch("discard", {"ids": [letter.id for letter in batch], **how})
-        await _go_on(transaction, changed)
+        await lanes.go_on(transaction, _lanes(changed))
         return changed
 
     async def _walk(self, pinned: Selection) -> AsyncIterator[list[Letter]]:
@@ -196,21 +196,5 @@ def _refuse_missing(report: Report, ids: Sequence[int], letters: Sequence[Letter
     report.reasons += [f"there is no job {job_id}" for job_id in missing]
 
 
-async def _lock_lanes(transaction: Transaction, batch: Sequence[Letter]) -> None:
-    """Holds the mutex of every lane of the batch until the transaction ends; see lock_lanes.sql."""
-    lanes = sorted({(letter.destination, letter.entity_key) for letter in batch if letter.entity_key is not None})
-    parameters = {"destinations": [lane[0] for lane in lanes], "entity_keys": [lane[1] for lane in lanes]}
-    locked: dict[tuple[str, str], int] = {}
-    for _ in range(_LOCK_TRIES if lanes else 0):
-        found = await transaction.fetch("lock_lanes", parameters)
-        if all(row[3] and locked.get((row[0], row[1])) == row[2] for row in found):
-            return
-        locked = {(row[0], row[1]): row[2] for row in found if row[3]}
-    if lanes:
-        raise RelayError("entities of these jobs move on faster than they can be held; try again")
-
-
-async def _go_on(transaction: Transaction, changed: Sequence[Row]) -> None:
-    lanes = {(row[1], row[2]): False for row in changed if row[2] is not None}
-    if lanes:
-        await transaction.fetch("settle_lanes", {**rows.lane_parameters(lanes), "locked_by": "", "lease_s": 0.0})
+def _lanes(changed: Sequence[Row]) -> set[lanes.Lane]:
+    return {(row[1], row[2]) for row in changed if row[2] is not None}

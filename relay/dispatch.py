@@ -29,6 +29,7 @@ class _Line:
         self.gate = Gate(destination.max_in_flight, destination.rate_per_s, destination.retry.retry_after_cap_s)
         self.waiting: deque[Job] = deque()
         self.more = False
+        self.bytes_held = 0
         self.timer: asyncio.TimerHandle | None = None
         self._finished = 0
         self._counted_s = time.monotonic()
@@ -74,7 +75,6 @@ class Dispatcher:
         self._group = group
         self._tasks: set[asyncio.Task[None]] = set()
         self._stopping = False
-        self.bytes_held = 0
 
     def wanted(self, name: str) -> int:
         """How many jobs of a destination may be claimed now."""
@@ -85,12 +85,17 @@ class Dispatcher:
             return 0
         return wanted
 
+    def bytes_held(self, name: str) -> int:
+        """The payloads of a destination that are in flight or wait for a slot."""
+        return self._lines[name].bytes_held
+
     def accept(self, jobs: Sequence[Job]) -> None:
         """Takes claimed jobs; each is started, or waits a moment for a slot, or is released."""
         touched = set()
         for job in jobs:
-            self.bytes_held += len(job.body)
-            self._lines[job.destination].waiting.append(job)
+            line = self._lines[job.destination]
+            line.bytes_held += len(job.body)
+            line.waiting.append(job)
             touched.add(job.destination)
         for name in touched:
             self._start(self._lines[name])
@@ -123,6 +128,10 @@ class Dispatcher:
 
     def hurry(self) -> None:
         """Cuts off what is in flight at once."""
+        # A task that is cancelled before its first step runs no code that could give its job back.
+        asyncio.get_running_loop().call_soon(self._cancel)
+
+    def _cancel(self) -> None:
         for task in self._tasks:
             task.cancel()
 
@@ -152,7 +161,7 @@ class Dispatcher:
         now_s = time.monotonic()
         line.gate.finish(ended.signal, now_s, self._rng.random(), ended.hold_s)
         line.finished()
-        self.bytes_held -= len(job.body)
+        line.bytes_held -= len(job.body)
         self._settle(replace(ended.settlement, chain=self._may_chain(line, ended.settlement, now_s)))
         self._start(line)
         if line.more and len(line.waiting) <= line.ahead(now_s) // 2:
@@ -168,7 +177,7 @@ class Dispatcher:
             self._give_back(line.waiting.popleft())
 
     def _give_back(self, job: Job) -> None:
-        self.bytes_held -= len(job.body)
+        self._lines[job.destination].bytes_held -= len(job.body)
         self._settle(Settlement(job, "pending", charged=False))
 
     def _watch(self, line: _Line, now_s: float) -> None:

@@ -61,7 +61,8 @@ class Listener:
     async def run(self) -> None:
         """Listens until cancelled; while the connection is away, the claims' own poll finds the jobs."""
         while True:
-            with contextlib.suppress(psycopg.OperationalError, psycopg.InterfaceError, OSError):
+            # Away, or a standby by now, which refuses LISTEN.
+            with contextlib.suppress(psycopg.Error, OSError):
                 await self._listen()
             await asyncio.sleep(self._rng.uniform(0.5, 1.5))
 

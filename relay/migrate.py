@@ -51,7 +51,14 @@ async def migrate(dsn: str, wanted: tuple[Migration, ...] | None = None) -> list
             await asyncio.sleep(random.uniform(0.05, 0.15))
 
 
+async def _refuse_encoding(connection: AsyncConnection) -> None:
+    # Bytes that are no text in any encoding would make every claim that meets them fail.
+    if await _fetch_bool(connection, b"SELECT current_setting('server_encoding') = 'SQL_ASCII'"):
+        raise SchemaError("the database's encoding is SQL_ASCII, which checks no text; use one with UTF8")
+
+
 async def _apply_missing(worker: AsyncConnection, wanted: tuple[Migration, ...]) -> list[str]:
+    await _refuse_encoding(worker)
     await worker.execute(_BOOTSTRAP)
     comparison, applied = await _compare(worker, wanted)
     if comparison.verdict == "changed" or (comparison.verdict == "ahead" and not comparison.usable):

@@ -26,7 +26,8 @@ START = Mark()
 class Range:
     """Where a claim looks: at most `width` due rows of one destination and priority, after `after`.
 
-    `free` is how many jobs of the destination may start, the same in each of its ranges.
+    `free` is how many jobs of the destination may start and `payload_bytes` how large they may be together, the
+    same in each of its ranges.
     """
 
     destination: str
@@ -34,6 +35,7 @@ class Range:
     free: int
     width: int
     after: Mark = START
+    payload_bytes: int = 1 << 40
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +85,7 @@ def claim_parameters(ranges: Sequence[Range], *, narrow: bool) -> Parameters:
         "windows": [1 if narrow else r.width for r in ranges],
         "after_run_at": [r.after.run_at for r in ranges],
         "after_id": [r.after.id for r in ranges],
+        "shares": [r.payload_bytes for r in ranges],
     }
 
 

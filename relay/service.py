@@ -128,7 +128,7 @@ class _Replica:
             store,
             destinations,
             wanted=self._dispatcher.wanted,
-            bytes_held=lambda: self._dispatcher.bytes_held,
+            bytes_held=self._dispatcher.bytes_held,
             payload_budget_bytes=replica.payload_budget_bytes,
             on_claimed=self._on_claimed,
             note=self._dispatcher.note,

@@ -2,8 +2,8 @@
 
 from collections.abc import Sequence
 
-from relay import rows
-from relay.database import CONFLICTS, Database, Transaction
+from relay import lanes, rows
+from relay.database import CONFLICTS, Database
 from relay.model import Destination, Settlement
 from relay.rows import Claimed, Parameters, Range, Reclaimed, Settled
 
@@ -57,12 +57,12 @@ class Store:
         """
         batch = sorted(settlements, key=lambda s: s.job.id)
         outcomes = {**rows.outcome_parameters(batch), **rows.failure_parameters(batch), **self._token}
-        lanes = {**rows.lane_parameters(rows.lanes_of(batch)), **self._lease}
+        next_up = {**rows.lane_parameters(rows.lanes_of(batch)), **self._lease}
         gone = {s.job.destination: s.failure.detail for s in batch if s.pauses and s.failure}
         pauses = [("pause", {"name": name, "why": why}) for name, why in sorted(gone.items())]
         ours, next_jobs, *_ = await self._database.transact(
             ("settle", outcomes),
-            ("settle_lanes", lanes),
+            ("settle_lanes", next_up),
             *pauses,
             lock_timeout_ms=_SETTLE_LOCK_TIMEOUT_MS if patient else _MOMENT_MS,
         )
@@ -83,7 +83,7 @@ class Store:
         parameters = {**rows.policy_parameters(destinations), **self._lease, "limit": limit}
         async with self._database.transaction() as transaction:
             found = await transaction.fetch("reclaim", parameters)
-            await self._go_on(transaction, [(row[1], row[2]) for row in found])
+            await lanes.go_on(transaction, {(row[1], row[2]) for row in found if row[2] is not None})
         return [Reclaimed(*row) for row in found]
 
     async def heal(self, after: tuple[str, str], *, limit: int) -> tuple[list[tuple[str, str]], tuple[str, str]]:
@@ -95,7 +95,7 @@ class Store:
         async with self._database.transaction() as transaction:
             found = await transaction.fetch("stranded", parameters)
             stranded = [(row[0], row[1]) for row in found if row[2]]
-            await self._go_on(transaction, stranded)
+            await lanes.go_on(transaction, stranded)
         return stranded, next(((row[0], row[1]) for row in found if row[3]), ("", ""))
 
     async def release_standing_lanes(self, destinations: Sequence[str], *, limit: int) -> int:
@@ -104,7 +104,10 @@ class Store:
             found = await transaction.fetch(
                 "start_standing_lanes", {"destinations": list(destinations), "limit": limit}
             )
-            await self._go_on(transaction, [(row[0], row[1]) for row in found])
+            standing = {(row[0], row[1]) for row in found}
+            # A dead job need not be its lane's holder: a lower one may have been committed late.
+            await lanes.lock(transaction, standing)
+            await lanes.go_on(transaction, standing)
         return len(found)
 
     async def retain(self, *, done_s: float, attempt_s: float, limit: int) -> tuple[int, int]:
@@ -119,9 +122,3 @@ class Store:
     async def set_idle(self, *, idle: bool) -> None:
         """Asks producers for a NOTIFY from now on, or saves them the trouble."""
         await self._database.transact(("idle", {"idle": int(idle)}), durable=False)
-
-    async def _go_on(self, transaction: Transaction, lanes: Sequence[tuple[str, str | None]]) -> None:
-        # The second statement of every transaction that changed a holder; see settle_lanes.sql.
-        touched = {(destination, key): False for destination, key in lanes if key is not None}
-        if touched:
-            await transaction.fetch("settle_lanes", {**rows.lane_parameters(touched), **self._lease})

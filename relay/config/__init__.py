@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 from pydantic import ValidationError
 
 from relay.config import document
-from relay.config.contradictions import contradictions
+from relay.config.contradictions import LEASE_MARGIN_S, contradictions
 from relay.config.environment import FILE_VARIABLE, Environment, References, unknown, variable, variables
 from relay.config.origin import Complaint, Origin
 from relay.config.reference import reference
@@ -81,7 +81,7 @@ def warnings(settings: Settings) -> list[str]:
     """Return what is allowed but likely wrong, a sentence each."""
     if not settings.destinations:
         return ["destinations: none is configured, so nothing is delivered"]
-    return [
+    return [*_short_lease(settings)] + [
         f"destinations.{one} and destinations.{two} have common topics and the same origin: a receiver that "
         "remembers idempotency keys may refuse the second; give one of them a key_suffix"
         for (one, a), (two, b) in combinations(settings.destinations.items(), 2)
@@ -89,6 +89,17 @@ def warnings(settings: Settings) -> list[str]:
         and a.key_suffix == b.key_suffix
         and any(_covers(p, q) or _covers(q, p) for p in a.topics for q in b.topics)
     ]
+
+
+def _short_lease(settings: Settings) -> Iterator[str]:
+    """A lease is renewed when a third of it is over; what waits for a slot then has two thirds left."""
+    longest_s = max(each.deadline_s for each in settings.destinations.values())
+    needed_s = 1.5 * (longest_s + LEASE_MARGIN_S)
+    if settings.replica.lease_s < needed_s:
+        yield (
+            f"replica.lease_s, {settings.replica.lease_s:g} s, is tight for a deadline of {longest_s:g} s: jobs "
+            f"that wait for a slot may be given back unsent and claimed again; {needed_s:g} s is comfortable"
+        )
 
 
 def _origin_of(url: str) -> tuple[str, str | None, int]:

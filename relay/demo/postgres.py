@@ -89,10 +89,15 @@ class Postgres:
             connection.execute(statement)
         return self.dsn(name)
 
-    def start(self) -> None:
-        """Start the server, on the first time after `initdb`, and return when it accepts connections."""
+    def start(self, *, standby: bool = False) -> None:
+        """Start the server, on the first time after `initdb`, and return when it accepts connections.
+
+        As a `standby` it takes no writes until it is promoted.
+        """
         if not self._home.exists():
             self._initialise()
+        if standby:
+            (self._home / "standby.signal").touch()
         options = {
             "unix_socket_directories": str(self._home),
             "listen_addresses": "127.0.0.1" if self._tcp else "",

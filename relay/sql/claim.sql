@@ -19,12 +19,12 @@
 WITH range AS MATERIALIZED (
     SELECT r.*
       FROM unnest(%(destinations)s::text[], %(priorities)s::smallint[], %(frees)s::integer[], %(windows)s::integer[],
-                  %(after_run_at)s::timestamptz[], %(after_id)s::bigint[])
-           WITH ORDINALITY AS r (destination, priority, free, width, after_run_at, after_id, turn)
+                  %(after_run_at)s::timestamptz[], %(after_id)s::bigint[], %(shares)s::bigint[])
+           WITH ORDINALITY AS r (destination, priority, free, width, after_run_at, after_id, share, turn)
      WHERE NOT EXISTS (SELECT FROM outbox.destination d WHERE d.name = r.destination AND d.paused_at IS NOT NULL)
 ),
 doorbell AS MATERIALIZED (
-    SELECT r.turn, r.free, j.*
+    SELECT r.turn, r.free, r.share, j.*
       FROM range r
      CROSS JOIN LATERAL (
            SELECT d.id, d.destination, d.entity_key, d.run_at,
@@ -41,7 +41,7 @@ doorbell AS MATERIALIZED (
            ) j
 ),
 lane AS MATERIALIZED (
-    SELECT d.destination, d.entity_key, min(d.turn) AS turn, min(d.free) AS free
+    SELECT d.destination, d.entity_key, min(d.turn) AS turn, min(d.free) AS free, min(d.share) AS share
       FROM doorbell d
      WHERE d.entity_key IS NOT NULL
      GROUP BY d.destination, d.entity_key
@@ -70,7 +70,7 @@ head AS MATERIALIZED (
 holder AS MATERIALIZED (
     -- The lock looks again: what comes back is the row as it is now, not as the snapshot had it. What was the
     -- holder because it ran is the holder only while it runs: a lower job may have been committed meanwhile.
-    SELECT h.turn, h.free, j.*,
+    SELECT h.turn, h.free, h.share, j.*,
            j.status <> 'running' AND j.status <> 'dead' AND j.run_at <= now() AS can_run
       FROM head h
      CROSS JOIN LATERAL (
@@ -88,15 +88,18 @@ holder AS MATERIALIZED (
 candidate AS MATERIALIZED (
     SELECT c.id,
            c.place <= c.free
+           -- Both, so that the payloads of one destination never take the room of another.
+           AND sum(c.bytes) FILTER (WHERE c.place <= c.free)
+                   OVER (PARTITION BY c.destination ORDER BY c.turn, c.run_at, c.id) <= c.share
            AND sum(c.bytes) FILTER (WHERE c.place <= c.free)
                    OVER (ORDER BY c.turn, c.run_at, c.id) <= %(payload_bytes)s::bigint AS fits
       FROM (SELECT u.*, row_number() OVER (PARTITION BY u.destination ORDER BY u.turn, u.run_at, u.id) AS place
-              FROM (SELECT d.id, d.destination, d.turn, d.free, d.run_at,
+              FROM (SELECT d.id, d.destination, d.turn, d.free, d.share, d.run_at,
                            coalesce(d.payload_bytes, d.body_bytes) AS bytes
                       FROM doorbell d
                      WHERE d.entity_key IS NULL
                      UNION ALL
-                    SELECT h.id, h.destination, h.turn, h.free, h.run_at,
+                    SELECT h.id, h.destination, h.turn, h.free, h.share, h.run_at,
                            coalesce(h.payload_bytes, h.body_bytes) AS bytes
                       FROM holder h
                      WHERE h.can_run
@@ -127,7 +130,9 @@ started AS (
     RETURNING j.id, j.destination, j.topic, j.entity_key, j.idempotency_key,
               coalesce(j.content_type, 'application/json') AS content_type,
               coalesce(convert_to(j.payload::text, 'UTF8'), j.body) AS body, j.headers,
-              j.attempts, j.claims, j.max_attempts, j.traceparent, j.tracestate, j.redrive
+              j.attempts, j.claims, j.max_attempts, -- A producer may write anything here, and it stands outside the byte budget. No legal value is longer.
+              CASE WHEN octet_length(j.traceparent) <= 512 THEN j.traceparent END AS traceparent,
+              CASE WHEN octet_length(j.tracestate) <= 8192 THEN j.tracestate END AS tracestate, j.redrive
 ),
 blocked AS (
     UPDATE outbox.job j

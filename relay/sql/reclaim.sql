@@ -40,5 +40,6 @@ kept AS (
     SELECT r.id, r.claims, r.attempts, r.locked_by, 'lease_expired',
            'the lease lapsed before an outcome was written', %(lease_s)s::float8
       FROM reclaimed r
+        ON CONFLICT (job_id, claim) DO NOTHING
 )
 SELECT r.id, r.destination, r.entity_key, r.status, r.locked_by FROM reclaimed r

@@ -37,5 +37,7 @@ kept AS (
                   %(durations_s)s::float8[], %(responses)s::bytea[])
            AS f (job_id, claim, attempt, error_class, detail, status, duration_s, response)
       JOIN settled s ON s.id = f.job_id AND s.claims = f.claim
+        -- A table restored without the other one may hold such a row; it must not keep an outcome from being written.
+        ON CONFLICT (job_id, claim) DO NOTHING
 )
 SELECT s.id FROM settled s

@@ -55,5 +55,7 @@ UPDATE outbox.job j
 RETURNING j.id, j.destination, j.topic, j.entity_key, j.idempotency_key,
               coalesce(j.content_type, 'application/json') AS content_type,
           CASE j.status WHEN 'running' THEN coalesce(convert_to(j.payload::text, 'UTF8'), j.body) END AS body,
-          j.headers, j.attempts, j.claims, j.max_attempts, j.traceparent, j.tracestate, j.redrive,
+          j.headers, j.attempts, j.claims, j.max_attempts, -- A producer may write anything here, and it stands outside the byte budget. No legal value is longer.
+              CASE WHEN octet_length(j.traceparent) <= 512 THEN j.traceparent END AS traceparent,
+              CASE WHEN octet_length(j.tracestate) <= 8192 THEN j.tracestate END AS tracestate, j.redrive,
           j.status = 'running' AS started

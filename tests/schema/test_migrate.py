@@ -3,9 +3,11 @@
 import asyncio
 from collections.abc import Awaitable, Callable
 
+import psycopg
 import pytest
 
 import relay.migrate
+from relay.demo.postgres import Postgres
 from relay.errors import DatabaseUnavailableError, SchemaError
 from relay.migrate import compare, migrate
 from relay.migration import migrations
@@ -177,3 +179,11 @@ async def test_a_malformed_connection_string_is_refused_without_a_piece_of_it(ds
         with pytest.raises(DatabaseUnavailableError) as refused:
             await verb(dsn)
         assert "ter2" not in str(refused.value)
+
+
+async def test_a_database_that_checks_no_text_is_refused(postgres: Postgres) -> None:
+    with psycopg.connect(postgres.dsn(), autocommit=True) as connection:
+        connection.execute("DROP DATABASE IF EXISTS ascii")
+        connection.execute("CREATE DATABASE ascii TEMPLATE template0 ENCODING 'SQL_ASCII' LOCALE 'C'")
+    with pytest.raises(SchemaError, match="SQL_ASCII"):
+        await migrate(postgres.dsn("ascii"))

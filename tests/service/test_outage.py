@@ -34,6 +34,21 @@ async def stopped_for_ten_seconds(postgres: Postgres, replicas: Sequence[Replica
         await replica.event("database_back")
 
 
+async def demoted(postgres: Postgres, replicas: Sequence[Replica]) -> None:
+    """A failover: the server they know comes back as a standby, and is promoted later."""
+    await asyncio.to_thread(postgres.stop)
+    await asyncio.to_thread(postgres.start, standby=True)
+    for replica in replicas:
+        await replica.event("database_away")
+    # Long enough for each loop, and the listener, to meet the standby.
+    await asyncio.sleep(3)
+    assert [replica.process.poll() for replica in replicas] == [None, None]
+    async with await psycopg.AsyncConnection.connect(postgres.dsn(), autocommit=True) as connection:
+        await connection.execute("SELECT pg_promote()")
+    for replica in replicas:
+        await replica.event("database_back")
+
+
 async def crashed(postgres: Postgres, _replicas: Sequence[Replica]) -> None:
     await asyncio.to_thread(postgres.kill)
     await asyncio.to_thread(postgres.start)
@@ -59,7 +74,7 @@ async def backends_terminated(postgres: Postgres, _replicas: Sequence[Replica]) 
             )
 
 
-@pytest.mark.parametrize("trouble", [stopped_for_ten_seconds, crashed, backends_terminated])
+@pytest.mark.parametrize("trouble", [stopped_for_ten_seconds, crashed, demoted, backends_terminated])
 async def test_nothing_is_lost_and_order_holds_while_the_database_is(
     trouble: Trouble, installation: Installation, database: str, receiver: Receiver, postgres: Postgres
 ) -> None:

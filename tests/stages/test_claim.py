@@ -25,6 +25,8 @@ class Desk:
     store: Store
     free: int = 8
     budget_bytes: int = 64 * MIB
+    mail_free: int = 0
+    held: dict[str, int] = field(default_factory=dict)
     jobs: list[Job] = field(default_factory=list)
     more: dict[str, bool] = field(default_factory=dict)
     woken: int = 0
@@ -33,8 +35,8 @@ class Desk:
         self.claimer = Claimer(
             self.store,
             [Destination("shop", "http://127.0.0.1/"), Destination("mail", "http://127.0.0.1/")],
-            wanted=lambda name: self.free if name == "shop" else 0,
-            bytes_held=lambda: 0,
+            wanted=lambda name: self.free if name == "shop" else self.mail_free,
+            bytes_held=lambda name: self.held.get(name, 0),
             payload_budget_bytes=self.budget_bytes,
             on_claimed=self._take,
             note=self.more.__setitem__,
@@ -121,12 +123,48 @@ async def test_a_lane_whose_head_somebody_holds_does_not_hide_what_is_due_behind
 
 
 async def test_payloads_beyond_the_budget_stay_in_the_table(store: Store, connection: Connection) -> None:
-    desk = Desk(store, budget_bytes=2 * MIB)
+    desk = Desk(store, budget_bytes=4 * MIB)
     await connection.execute(
         "INSERT INTO outbox.job (topic, destination, body, content_type)"
         " SELECT 't', 'shop', decode(repeat('00', 900000), 'hex'), 'x/y' FROM generate_series(1, 4)"
     )
+    # One destination alone gets half: the rest is for whoever asks next.
     assert [each.id for each in await desk.look()] == [1, 2]
+
+
+async def test_a_destination_that_holds_the_whole_budget_keeps_no_other_waiting(
+    store: Store, connection: Connection
+) -> None:
+    desk = Desk(store, budget_bytes=4 * MIB, mail_free=8, held={"shop": 4 * MIB})
+    await connection.execute(
+        "INSERT INTO outbox.job (topic, destination, payload)"
+        " SELECT 't', name, '{}' FROM unnest('{shop,mail}'::text[]) name"
+    )
+    await desk.look()
+    desk.claimer.ring("mail")
+    await desk.claimer.step()
+    assert [each.destination for each in desk.jobs] == ["mail"]
+
+
+async def test_the_least_urgent_jobs_of_each_destination_have_their_turn(store: Store, connection: Connection) -> None:
+    """Fails when the turns are counted for all together: of two that are asked in turn, one never has its eighth."""
+    desk = Desk(store, free=1, mail_free=1)
+    await connection.execute(
+        "INSERT INTO outbox.job (topic, destination, payload, priority)"
+        " SELECT 't', name, '{}', priority FROM unnest('{shop,mail}'::text[]) name, unnest('{0,3}'::int[]) priority,"
+        " generate_series(1, 20)"
+    )
+    for _ in range(16):
+        for name in ("shop", "mail"):
+            desk.free, desk.mail_free = int(name == "shop"), int(name == "mail")
+            desk.claimer.ring(name)
+            await desk.claimer.step()
+    row = await (
+        await connection.execute(
+            "SELECT count(DISTINCT destination) FROM outbox.job WHERE priority = 3 AND status = 'running'"
+        )
+    ).fetchone()
+    assert row == (2,)
 
 
 async def test_the_pause_doubles_while_nothing_comes_and_a_ring_ends_it(desk: Desk) -> None:

@@ -71,6 +71,18 @@ def given_back(line: Line) -> list[int]:
     return [s.job.id for s in line.settled if (s.status, s.charged, s.delay_s) == ("pending", False, 0.0)]
 
 
+async def test_a_delivery_cut_off_before_its_first_step_is_given_back() -> None:
+    line = Line()
+    async with asyncio.TaskGroup() as group:
+        dispatcher = line.dispatcher(group)
+        dispatcher.accept([job(1)])
+        dispatcher.hurry()
+        await line.until(lambda: bool(line.settled))
+        assert dispatcher.wanted("shop") == 3
+    assert given_back(line) == [1]
+    assert dispatcher.bytes_held("shop") == 0
+
+
 async def test_never_more_of_a_destination_run_than_its_max_in_flight() -> None:
     line = Line()
     jobs = [job(number) for number in range(1, 11)]
@@ -80,12 +92,12 @@ async def test_never_more_of_a_destination_run_than_its_max_in_flight() -> None:
         dispatcher.accept(jobs)
         await line.until(lambda: len(line.running) == 3)
         assert dispatcher.wanted("shop") == 0
-        assert dispatcher.bytes_held == 100
+        assert dispatcher.bytes_held("shop") == 100
         for each in jobs:
             await line.end(each)
     assert line.most_running == 3
     assert [s.job.id for s in line.settled] == [each.id for each in jobs]
-    assert dispatcher.bytes_held == 0
+    assert dispatcher.bytes_held("shop") == 0
 
 
 async def test_a_job_whose_lease_does_not_cover_a_delivery_is_given_back_instead_of_sent() -> None:
@@ -164,7 +176,7 @@ async def test_a_stop_gives_back_what_waits_and_starts_nothing_more() -> None:
         assert given_back(line) == [4, 5, 6]
         for number in (1, 2, 3):
             assert not (await line.end(job(number))).chain
-    assert dispatcher.bytes_held == 0
+    assert dispatcher.bytes_held("shop") == 0
 
 
 async def test_what_outlasts_the_drain_is_cut_off_and_given_back() -> None:
@@ -176,4 +188,4 @@ async def test_what_outlasts_the_drain_is_cut_off_and_given_back() -> None:
         dispatcher.stop()
         assert await dispatcher.drain(0.01) == 1
     assert given_back(line) == [2]
-    assert dispatcher.bytes_held == 0
+    assert dispatcher.bytes_held("shop") == 0

@@ -22,7 +22,7 @@ class Desk:
             store,
             [Destination(name, "http://127.0.0.1/")],
             wanted=lambda _: self.free,
-            bytes_held=lambda: 0,
+            bytes_held=lambda _: 0,
             payload_budget_bytes=1 << 30,
             on_claimed=self._take,
             note=lambda _name, _more: None,
@@ -46,4 +46,4 @@ class Desk:
     def next_ranges(self, free: int) -> list[Range]:
         """How it would ask next, between two full looks, once a claim was slow."""
         self.claimer._slow_until_s = self.claimer._views[self.name].full_look_s = math.inf
-        return self.claimer._ranges({self.name: free}, time.monotonic())
+        return self.claimer._ranges({self.name: free}, {self.name: 1 << 40}, time.monotonic())

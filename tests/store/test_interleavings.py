@@ -149,6 +149,32 @@ async def test_a_settle_that_chains_waits_for_the_claim_that_starts_the_job(
     assert late < head
 
 
+async def test_a_policy_change_beside_the_settle_of_a_late_job_leaves_nobody_behind(
+    open_database: Callable[..., Awaitable[Database]], store: Store, other: Store, jobs: Jobs, gate: Gate
+) -> None:
+    """Fails when standing lanes go on without the lock of their holder: the dead job is not it."""
+    late = await jobs.skip_id()
+    await jobs.add("e")
+    await store.settle([dead((await claim(store))[0], blocks=True)])
+    last = await jobs.add("e")
+    await claim(store)
+    await jobs.connection.execute(
+        "INSERT INTO outbox.job (id, destination, topic, entity_key, payload) OVERRIDING SYSTEM VALUE"
+        " VALUES (%s, 'a', 't', 'e', '{}')",
+        (late,),
+    )
+    [running] = await claim(store)
+    assert running.id == late
+    settlement = done(running)
+    async with (await open_database()).transaction() as transaction:
+        await transaction.fetch("settle", outcomes(settlement))
+        releasing = asyncio.create_task(other.release_standing_lanes(["a"], limit=10))
+        await gate.waits("second")
+        await transaction.fetch("settle_lanes", lanes(settlement))
+    assert await releasing == 1
+    assert await jobs.statuses(late, last) == ["done", "pending"]
+
+
 async def settle_in_one_snapshot(dsn: str, settlement: Settlement) -> None:
     """The broken variant: the second statement reads what the first one saw."""
     async with await psycopg.AsyncConnection.connect(dsn, application_name="first") as connection:

@@ -9,6 +9,7 @@ import pytest
 from relay.database import CONFLICTS
 from relay.model import ErrorClass, Failure, Job, Settlement
 from relay.store import Store
+from tests.conftest import Connection
 from tests.store.jobs import FAILURE, Jobs, claim, claim_ids, dead, done, ranges, release, retry, webhook
 
 
@@ -203,3 +204,29 @@ async def test_settled_jobs_are_claimed_again_only_when_they_are_pending(store: 
     await store.settle([done(first), retry(second, 0.0), dead(third, blocks=False)])
     assert await claim_ids(store) == [ids[1]]
     assert (await store.claim(ranges(), payload_bytes=1)).jobs == []
+
+
+async def test_a_record_that_a_restore_left_behind_keeps_no_outcome_from_being_written(
+    store: Store, jobs: Jobs, connection: Connection
+) -> None:
+    id_ = await jobs.add()
+    [job] = await claim(store)
+    await connection.execute(
+        "INSERT INTO outbox.attempt (job_id, claim, attempt, replica, error_class, detail, duration_s)"
+        " VALUES (%s, %s, 1, 'r', 'dns', 'old', 1)",
+        (id_, job.claims),
+    )
+    settled = await store.settle([replace(retry(job), failure=FAILURE)])
+    assert settled.ids == {id_}
+    assert await jobs.statuses(id_) == ["pending"]
+
+
+async def test_trace_context_beyond_any_legal_length_stays_in_the_table(store: Store, jobs: Jobs) -> None:
+    await jobs.add(traceparent="a" * 513, tracestate="b" * 8193)
+    await jobs.add("e", tracestate="k=" + "v" * 8190)
+    await jobs.add("e", traceparent="a" * 513)
+    huge, head = await claim(store)
+    assert (huge.traceparent, huge.tracestate) == (None, None)
+    assert head.tracestate == "k=" + "v" * 8190
+    [chained] = (await store.settle([done(head, chain=True)])).started
+    assert chained.traceparent is None
