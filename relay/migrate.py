@@ -10,10 +10,10 @@ from psycopg.conninfo import conninfo_to_dict
 from relay.errors import DatabaseUnavailableError, SchemaError
 from relay.migration import Comparison, Migration, judge, migrations
 
-# "outbox" read as a number; any constant does, as long as nobody else's is the same.
+# "outbox" in ASCII, read as a number; any constant does, as long as nobody else's is the same.
 # Written into the statement: a statement with parameters keeps its snapshot until the transaction ends, and
 # CREATE INDEX CONCURRENTLY waits for every snapshot.
-_TRY_LOCK = b"SELECT pg_try_advisory_xact_lock(%d)" % 0x6F7574626F78
+_TRY_LOCK = b"SELECT pg_try_advisory_xact_lock(122550254464888)"
 _LOCK_TIMEOUT_S = 3
 _CONNECT_TIMEOUT_S = 5
 _LOCK_TRIES = 20

@@ -22,6 +22,25 @@ BEGIN
 END
 $$;
 
+-- Who gets a job of this topic, by name. In plpgsql, which keeps the plan for the session.
+CREATE FUNCTION outbox.subscribers(topic text) RETURNS text[]
+    LANGUAGE plpgsql
+    STABLE
+    SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+    RETURN ARRAY(
+        SELECT d.name
+          FROM outbox.destination d
+         WHERE d.retired_at IS NULL
+           AND d.topics && (ARRAY['*', subscribers.topic]
+               || ARRAY(SELECT left(subscribers.topic, dot) || '*'
+                          FROM generate_series(1, least(length(subscribers.topic), 255)) AS dot
+                         WHERE substr(subscribers.topic, dot, 1) = '.'))
+         ORDER BY d.name);
+END
+$$;
+
 -- Fan-out: the row becomes the first subscriber's job, so that RETURNING answers; the others get copies.
 -- Runs as its owner, since a producer may neither read the registry nor write a status.
 CREATE FUNCTION outbox.route() RETURNS trigger
@@ -34,15 +53,7 @@ DECLARE
 BEGIN
     -- Only the look-up is guarded. A handler round the INSERT as well would burn a transaction id a row.
     BEGIN
-        subscribers := ARRAY(
-            SELECT d.name
-              FROM outbox.destination d
-             WHERE d.retired_at IS NULL
-               AND d.topics && (ARRAY['*', NEW.topic]
-                   || ARRAY(SELECT left(NEW.topic, dot) || '*'
-                              FROM generate_series(1, least(length(NEW.topic), 255)) AS dot
-                             WHERE substr(NEW.topic, dot, 1) = '.'))
-             ORDER BY d.name);
+        subscribers := outbox.subscribers(NEW.topic);
     EXCEPTION WHEN OTHERS THEN
         RAISE WARNING 'outbox: routing of topic "%" failed, the job waits as unrouted: %', NEW.topic, SQLERRM;
         subscribers := '{}';
@@ -76,7 +87,9 @@ BEGIN
 END
 $$;
 
-REVOKE EXECUTE ON FUNCTION outbox.normalise(), outbox.route(), outbox.wake() FROM PUBLIC;
+REVOKE EXECUTE ON FUNCTION outbox.normalise(), outbox.subscribers(text), outbox.route(), outbox.wake() FROM PUBLIC;
+
+COMMENT ON FUNCTION outbox.subscribers IS 'The registered destinations that subscribe to a topic.';
 
 -- 1 while a replica is idle and wants to be woken, else 0. A NOTIFY takes a lock that serialises every commit
 -- of the database, so none is sent while the relays look at the table anyway. A sequence, because its value

@@ -1,66 +1,11 @@
--- Jobs that nobody subscribed to can be sent on later. The look-up of subscribers gets a name of its own.
+-- Jobs that nobody subscribed to can be sent on later.
 --
--- why:          `relay route` and the trigger must never disagree about who gets a topic
--- locks:        none that anybody can wait for: functions are created and replaced
+-- why:          `relay route` looks up subscribers as the routing trigger does
+-- locks:        none that anybody can wait for: the function is new
 -- old replicas: may run
 -- transaction:  one
 
--- Who gets a job of this topic, by name. In plpgsql, which keeps the plan for the session.
-CREATE FUNCTION outbox.subscribers(topic text) RETURNS text[]
-    LANGUAGE plpgsql
-    STABLE
-    SET search_path = pg_catalog, pg_temp
-AS $$
-BEGIN
-    RETURN ARRAY(
-        SELECT d.name
-          FROM outbox.destination d
-         WHERE d.retired_at IS NULL
-           AND d.topics && (ARRAY['*', subscribers.topic]
-               || ARRAY(SELECT left(subscribers.topic, dot) || '*'
-                          FROM generate_series(1, least(length(subscribers.topic), 255)) AS dot
-                         WHERE substr(subscribers.topic, dot, 1) = '.'))
-         ORDER BY d.name);
-END
-$$;
-
-REVOKE EXECUTE ON FUNCTION outbox.subscribers FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION outbox.subscribers TO outbox_relay;
-
-COMMENT ON FUNCTION outbox.subscribers IS 'The registered destinations that subscribe to a topic.';
-
-CREATE OR REPLACE FUNCTION outbox.route() RETURNS trigger
-    LANGUAGE plpgsql
-    SECURITY DEFINER
-    SET search_path = pg_catalog, pg_temp
-AS $$
-DECLARE
-    subscribers text[];
-BEGIN
-    -- Only the look-up is guarded. A handler round the INSERT as well would burn a transaction id a row.
-    BEGIN
-        subscribers := outbox.subscribers(NEW.topic);
-    EXCEPTION WHEN OTHERS THEN
-        RAISE WARNING 'outbox: routing of topic "%" failed, the job waits as unrouted: %', NEW.topic, SQLERRM;
-        subscribers := '{}';
-    END;
-
-    IF cardinality(subscribers) = 0 THEN
-        NEW.status := 'unrouted';
-        RETURN NEW;
-    END IF;
-
-    NEW.destination := subscribers[1];
-    IF cardinality(subscribers) > 1 THEN
-        INSERT INTO outbox.job (destination, topic, entity_key, idempotency_key, run_at, scheduled_at, priority,
-                                max_attempts, content_type, traceparent, tracestate, headers, payload, body)
-        SELECT s.name, NEW.topic, NEW.entity_key, NEW.idempotency_key, NEW.run_at, NEW.scheduled_at, NEW.priority,
-               NEW.max_attempts, NEW.content_type, NEW.traceparent, NEW.tracestate, NEW.headers, NEW.payload, NEW.body
-          FROM unnest(subscribers[2:]) AS s (name);
-    END IF;
-    RETURN NEW;
-END
-$$;
 
 -- Sends unrouted jobs on, in the order of their ids: the row becomes the first subscriber's job and keeps its id, the
 -- others get copies, which draw theirs now. Jobs without a subscriber stay. Runs as its owner: a relay may send on what
