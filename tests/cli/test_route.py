@@ -29,7 +29,9 @@ async def test_the_row_becomes_the_first_subscribers_job_and_the_others_get_copi
     await connection.execute("UPDATE outbox.destination SET topics = '{order.*}' WHERE name = 'search'")
     ran = await relay("route", "--by", "ada")
     assert (ran.code, ran.out, ran.err) == (0, "1 routed (billing 1, search 1), 1 without a subscriber\n", "")
-    assert await rows(connection, "SELECT id, destination, status FROM outbox.job WHERE id <= %s", other) == [
+    assert await rows(
+        connection, "SELECT id, destination, status FROM outbox.job WHERE id <= %s ORDER BY id DESC", other
+    ) == [
         (other, None, "unrouted"),
         (job, "billing", "pending"),
     ]

@@ -61,7 +61,7 @@ async def backends_terminated(postgres: Postgres, _replicas: Sequence[Replica]) 
             found = await rows(
                 connection,
                 "SELECT pid, pg_terminate_backend(pid) FROM pg_stat_activity"
-                " WHERE application_name LIKE 'relay %%' AND pid <> ALL (%s)",
+                " WHERE datname = 'relay' AND application_name LIKE 'relay %%' AND pid <> ALL (%s)",
                 ended,
             )
             assert found
@@ -69,7 +69,8 @@ async def backends_terminated(postgres: Postgres, _replicas: Sequence[Replica]) 
             # They are back; one that is still ending is listed for a while.
             await until(
                 connection,
-                "SELECT count(*) >= 2 FROM pg_stat_activity WHERE application_name LIKE 'relay %%' AND pid <> ALL (%s)",
+                "SELECT count(*) >= 2 FROM pg_stat_activity"
+                " WHERE datname = 'relay' AND application_name LIKE 'relay %%' AND pid <> ALL (%s)",
                 ended,
             )
 
@@ -102,7 +103,9 @@ async def test_nothing_is_lost_and_order_holds_while_the_database_is(
         assert await counts(connection) == {"done": JOBS}
         # New jobs are heard of as before.
         await until(
-            connection, "SELECT count(*) = 2 FROM pg_stat_activity WHERE application_name LIKE 'relay % listen'"
+            connection,
+            "SELECT count(*) = 2 FROM pg_stat_activity"
+            " WHERE datname = current_database() AND application_name LIKE 'relay % listen'",
         )
         await connection.execute("INSERT INTO outbox.job (topic, destination, payload) VALUES ('t', 'shop', '{}')")
         await until(connection, "SELECT count(*) = %s FROM outbox.job WHERE status = 'done'", JOBS + 1)

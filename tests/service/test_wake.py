@@ -12,7 +12,7 @@ QUIET = {"sweep_s": 3600}
 IDLE = "SELECT pg_sequence_last_value('outbox.idle') = 1"
 SILENT_FOR = (
     "SELECT now() - max(state_change) > %s * interval '1 s' FROM pg_stat_activity"
-    " WHERE application_name LIKE 'relay %%' AND application_name NOT LIKE '%% listen'"
+    " WHERE datname = current_database() AND application_name LIKE 'relay %%' AND application_name NOT LIKE '%% listen'"
 )
 INSERT = "INSERT INTO outbox.job (topic, destination, payload) VALUES ('t', 'shop', %s)"
 
@@ -65,7 +65,10 @@ async def test_with_notify_switched_off_jobs_are_found_by_the_poll_and_no_produc
     await connection.execute(INSERT, ("1",))
     await receiver.wait_for(1)
     assert await value(connection, "SELECT pg_sequence_last_value('outbox.idle')") == 0
-    assert await value(connection, "SELECT count(*) FROM pg_stat_activity WHERE application_name LIKE '% listen'") == 0
+    listeners = (
+        "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND application_name LIKE '% listen'"
+    )
+    assert await value(connection, listeners) == 0
     # PREPARE TRANSACTION, which a NOTIFY forbids, works.
     await connection.execute("BEGIN")
     await connection.execute(INSERT, ("2",))
