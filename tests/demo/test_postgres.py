@@ -16,6 +16,8 @@ OWNER = """
 import signal
 from relay.demo.nest import Nest, open_to_nobody
 from relay.demo.postgres import Postgres
+# Whoever runs the tests in the background of a shell has them start with SIGINT ignored.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 with Nest() as nest, Postgres(nest) as postgres:
     print(nest.path, postgres.pid, flush=True)
     signal.pause()
