@@ -81,7 +81,7 @@ wheel: $(READY) ## build dist/*.whl and dist/*.tar.gz
 # For maintainers; needs uv. No index address may get into these files.
 COMPILE := uv pip compile --quiet --universal --generate-hashes --python-version 3.11 --no-header --no-annotate pyproject.toml
 requirements: ## renew requirements*.txt: to develop, to run the demo, to run the relay
-	$(COMPILE) --extra demo --group dev -o requirements-dev.txt
+	$(COMPILE) --extra demo --extra grpc --extra uvloop --group dev -o requirements-dev.txt
 	$(COMPILE) --extra demo -c requirements-dev.txt -o requirements-demo.txt
 	$(COMPILE) -c requirements-dev.txt -o requirements.txt
 
