@@ -9,7 +9,7 @@ READY := .venv/.ready
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help venv demo test package-test bench model histories lanes chaos lint ruff types floors migrations docs wheel requirements clean
+.PHONY: help venv demo test package-test matrix bench model histories lanes chaos lint ruff types floors migrations docs wheel requirements clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' Makefile
@@ -35,11 +35,14 @@ $(READY): requirements-dev.txt pyproject.toml
 demo: $(READY) ## the whole story in SECONDS=30, JSON=1 for a last line to parse
 	@$(BIN)/relay demo --seconds $(SECONDS) $(if $(JSON),--json)
 
-test: $(READY) ## the core suite; ARGS=tests/rules for a part, RELAY_TEST_POSTGRES=15 for Debian's PostgreSQL
+test: $(READY) ## the core suite; ARGS=tests/rules for a part, RELAY_TEST_POSTGRES=15 for another PostgreSQL
 	@$(BIN)/pytest -n $(WORKERS) $(ARGS)
 
 package-test: $(READY) ## the wheel's demo in a clean environment of every Python on this machine
 	@$(BIN)/pytest tests/package/installed.py
+
+matrix: $(READY) ## what talks to the database, on PostgreSQL 14 to 18 with every Python of this machine
+	@$(BIN)/python -m tests.matrix $(if $(MAJORS),--majors $(MAJORS)) $(if $(ARGS:tests=),--tests $(ARGS))
 
 bench: $(READY) ## the relay beside the textbook design and bare loops; JOBS=20000 JSON=1
 	@$(BIN)/python -m tests.bench --jobs $(JOBS) $(if $(JSON),--json)
@@ -79,11 +82,12 @@ wheel: $(READY) ## build dist/*.whl and dist/*.tar.gz
 	@$(BIN)/python -m hatchling build
 
 # For maintainers; needs uv. No index address may get into these files.
-COMPILE := uv pip compile --quiet --universal --generate-hashes --python-version 3.11 --no-header --no-annotate pyproject.toml
-requirements: ## renew requirements*.txt: to develop, to run the demo, to run the relay
-	$(COMPILE) --extra demo --extra grpc --extra uvloop --group dev -o requirements-dev.txt
-	$(COMPILE) --extra demo -c requirements-dev.txt -o requirements-demo.txt
-	$(COMPILE) -c requirements-dev.txt -o requirements.txt
+COMPILE := uv pip compile --quiet --universal --generate-hashes --python-version 3.11 --no-header --no-annotate
+requirements: ## renew every requirements*.txt: to develop, to run the demo, to run the relay, to run the peers
+	$(COMPILE) pyproject.toml --extra demo --extra grpc --extra uvloop --group dev -o requirements-dev.txt
+	$(COMPILE) pyproject.toml --extra demo -c requirements-dev.txt -o requirements-demo.txt
+	$(COMPILE) pyproject.toml -c requirements-dev.txt -o requirements.txt
+	$(COMPILE) --group pyproject.toml:peers -c requirements-dev.txt -o tests/bench/peers/requirements.txt
 
 clean: ## remove .venv, dist and caches
 	@rm -rf .venv dist .cache .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

@@ -3,7 +3,6 @@
 import os
 from collections.abc import AsyncIterator, Iterator
 from itertools import count
-from pathlib import Path
 
 import psycopg
 import pytest
@@ -12,6 +11,7 @@ from psycopg.rows import TupleRow
 from relay.demo.nest import Nest
 from relay.demo.postgres import Postgres
 from relay.migrate import migrate
+from tests.majors import binaries
 
 MAJOR = os.environ.get("RELAY_TEST_POSTGRES", "embedded")
 OPTIONS = {
@@ -33,9 +33,8 @@ def nest() -> Iterator[Nest]:
 
 @pytest.fixture(scope="session")
 def postgres(nest: Nest) -> Iterator[Postgres]:
-    """The embedded one, or Debian's major in RELAY_TEST_POSTGRES. A test that stops it starts it again."""
-    binaries = None if MAJOR == "embedded" else Path(f"/usr/lib/postgresql/{MAJOR}/bin")
-    with Postgres(nest, binaries=binaries, options=OPTIONS, tcp=True) as postgres:
+    """The embedded one, or the major in RELAY_TEST_POSTGRES. A test that stops it starts it again."""
+    with Postgres(nest, binaries=binaries(MAJOR), options=OPTIONS, tcp=True) as postgres:
         yield postgres
 
 

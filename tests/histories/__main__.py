@@ -16,7 +16,6 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Iterator
-from pathlib import Path
 
 from relay.database import SQL
 from relay.demo.nest import Nest
@@ -26,6 +25,7 @@ from tests.histories import oracle
 from tests.histories.history import History
 from tests.histories.places import PLACES, gated
 from tests.histories.world import World
+from tests.majors import binaries
 
 WORKERS = 4
 # In so many histories every place has stopped somebody, or the gates do not work.
@@ -95,7 +95,7 @@ def main() -> int:
     parser.add_argument("--count", type=int, default=2000)
     parser.add_argument("--seed", type=int, default=None)
     parser.add_argument("--only", type=int, default=None, help="one history, told move by move")
-    parser.add_argument("--postgres", help="Debian's major; the embedded one if not given")
+    parser.add_argument("--postgres", default="embedded", help="a major; the embedded one if not given")
     parser.add_argument("--broken", action="store_true", help="both statements of a settle in one snapshot")
     parser.add_argument("--json", action="store_true")
     arguments = parser.parse_args()
@@ -104,10 +104,12 @@ def main() -> int:
     print(f"seed {seed}", flush=True)
     # In this process alone.
     SQL.update(gated(SQL))
-    binaries = Path(f"/usr/lib/postgresql/{arguments.postgres}/bin") if arguments.postgres else None
     outcome = Run(numbers, seed, broken=arguments.broken)
     started_s = time.monotonic()
-    with Nest() as nest, Postgres(nest, binaries=binaries, options={"fsync": "off"}, tcp=True) as postgres:
+    with (
+        Nest() as nest,
+        Postgres(nest, binaries=binaries(arguments.postgres), options={"fsync": "off"}, tcp=True) as postgres,
+    ):
         asyncio.run(run(postgres, outcome, min(WORKERS, len(numbers))))
     return report(outcome, time.monotonic() - started_s, told=arguments.only is not None, as_json=arguments.json)
 
