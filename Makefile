@@ -9,7 +9,7 @@ READY := .venv/.ready
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help venv demo test package-test matrix bench model histories lanes chaos lint ruff types floors migrations docs wheel requirements clean
+.PHONY: help venv demo test package-test failover matrix bench model histories lanes chaos lint ruff types floors migrations docs wheel requirements clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' Makefile
@@ -40,6 +40,9 @@ test: $(READY) ## the core suite; ARGS=tests/rules for a part, RELAY_TEST_POSTGR
 
 package-test: $(READY) ## the wheel's demo in a clean environment of every Python on this machine
 	@$(BIN)/pytest tests/package/installed.py
+
+failover: $(READY) ## a standby takes over under load: what a synchronous one keeps, what an asynchronous one forgets
+	@$(BIN)/pytest tests/failover/takeover.py
 
 matrix: $(READY) ## what talks to the database, on PostgreSQL 14 to 18 with every Python of this machine
 	@$(BIN)/python -m tests.matrix $(if $(MAJORS),--majors $(MAJORS)) $(if $(ARGS:tests=),--tests $(ARGS))
