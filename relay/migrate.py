@@ -4,7 +4,7 @@ import asyncio
 import random
 
 import psycopg
-from psycopg import AsyncConnection, IsolationLevel, errors
+from psycopg import AsyncConnection, IsolationLevel, errors, sql
 from psycopg.conninfo import conninfo_to_dict
 
 from relay.errors import DatabaseUnavailableError, SchemaError
@@ -29,6 +29,27 @@ CREATE TABLE IF NOT EXISTS outbox.migration (
     CONSTRAINT migration_pkey PRIMARY KEY (version)
 );
 """
+
+
+_RECORD = sql.SQL(
+    "INSERT INTO outbox.migration (version, name, checksum, old_replicas_may_run) VALUES ({}, {}, {}, {})"
+)
+
+
+def script(after: int = 0) -> str:
+    """The migrations with a number above `after` as one SQL script, for another tool to run in a transaction.
+
+    Each has its row in outbox.migration, so that `migrate` finds nothing to do afterwards.
+
+    Raises SchemaError when there is none.
+    """
+    wanted = [m for m in migrations() if m.version > after]
+    if not wanted:
+        raise SchemaError(f"no migration after {after}: this version's last is {migrations()[-1].name}")
+    parts = [] if after else [_BOOTSTRAP.decode().strip()]
+    for migration in wanted:
+        parts += [f"{_record(migration).as_string()};", migration.sql.decode().strip()]
+    return "\n\n".join(parts) + "\n"
 
 
 async def migrate(dsn: str, wanted: tuple[Migration, ...] | None = None) -> list[str]:
@@ -92,14 +113,15 @@ async def _apply(connection: AsyncConnection, migration: Migration) -> None:
         try:
             if migration.transactional:
                 async with connection.transaction():
-                    await _record(connection, migration)
+                    # First: the primary key stops a second writer even if the guard's connection is lost.
+                    await connection.execute(_record(migration))
                     await connection.execute(migration.sql)
             else:
                 # Each file of this kind can be run again: it drops a half-built index before it builds one.
                 for statement in migration.sql.split(b";\n"):
                     if not _is_only_comment(statement):
                         await connection.execute(statement)
-                await _record(connection, migration)
+                await connection.execute(_record(migration))
         except errors.LockNotAvailable:
             # Whoever waits for a table lock makes everybody behind him wait too, so we step back and try again.
             await asyncio.sleep(random.uniform(0.5, 1.5))
@@ -119,12 +141,8 @@ def _is_only_comment(statement: bytes) -> bool:
     return all(not line.strip() or line.lstrip().startswith(b"--") for line in statement.splitlines())
 
 
-async def _record(connection: AsyncConnection, migration: Migration) -> None:
-    # First in its transaction: the primary key stops a second writer even if the guard's connection is lost.
-    await connection.execute(
-        b"INSERT INTO outbox.migration (version, name, checksum, old_replicas_may_run) VALUES (%s, %s, %s, %s)",
-        (migration.version, migration.name, migration.checksum, migration.old_replicas_may_run),
-    )
+def _record(migration: Migration) -> sql.Composed:
+    return _RECORD.format(migration.version, migration.name, migration.checksum, migration.old_replicas_may_run)
 
 
 async def _open(dsn: str) -> AsyncConnection:

@@ -51,6 +51,12 @@ def migrations(folder: Traversable | None = None) -> tuple[Migration, ...]:
     return found
 
 
+def catalog() -> dict[tuple[str, str], str]:
+    """What the migrations build: the definition of each thing by its kind and name, as relay/sql/catalog.sql has it."""
+    lines = (_folder() / "catalog.txt").read_text().splitlines()
+    return {(kind, name): definition for kind, name, definition in (line.split("\t") for line in lines)}
+
+
 def _folder() -> Traversable:
     # A wheel carries the files inside the package; in a checkout they stand beside it.
     packaged = importlib.resources.files("relay") / "_schema"

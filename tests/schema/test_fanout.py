@@ -1,5 +1,8 @@
 """Who gets a job that names no destination."""
 
+import re
+
+import psycopg
 import pytest
 from psycopg import sql
 
@@ -228,3 +231,70 @@ async def test_a_producer_may_use_any_isolation_level(connection: Connection, pr
     await producer.execute(f"SET default_transaction_isolation = '{level.lower()}'".encode())
     await insert(producer, destination=None)
     assert await destinations(connection) == ["one", "two"]
+
+
+async def test_a_registry_that_somebody_locks_holds_up_the_business_transaction_for_a_moment_only(
+    connection: Connection, producer: Connection, database: str
+) -> None:
+    await subscribe(connection, "shop", "*")
+    warnings: list[str] = []
+    producer.add_notice_handler(lambda notice: warnings.append(notice.message_primary or ""))
+    async with await psycopg.AsyncConnection.connect(database) as altering:
+        await altering.execute("LOCK TABLE outbox.destination IN ACCESS EXCLUSIVE MODE")
+        # Without a limit of the look-up's own this waits for the lock, until this limit cancels all of it.
+        await producer.execute("SET statement_timeout = '20s'")
+        job = await insert(producer, destination=None)
+    assert await rows(connection, "SELECT id, destination, status FROM outbox.job") == [(job, None, "unrouted")]
+    assert "lock timeout" in warnings[0]
+    assert await value(producer, "SELECT current_setting('lock_timeout')") == "0"
+
+
+MALFORMED: dict[str, str | list[str]] = {
+    "no element": "{}",
+    "a null": "{NULL}",
+    "empty words": ["", ".", ".*", "**", "*.", "order*", "order.**", "order.paid."],
+    "two dimensions": "{{order.*,x},{y,z}}",
+    "another lower bound": "[5:5]={order.*}",
+    "patterns of other languages": ["order.%", "order._aid", "order.(", "order\\.paid", "%", ".+"],
+}
+MATCHING = {"two dimensions", "another lower bound"}
+
+
+@pytest.mark.parametrize("topics", MALFORMED)
+async def test_malformed_topics_match_nothing_or_what_they_say_and_fail_no_insert(
+    connection: Connection, producer: Connection, topics: str
+) -> None:
+    statement = "INSERT INTO outbox.destination (name, topics) VALUES ('odd', %s::text[])"
+    await connection.execute(statement, (MALFORMED[topics],))
+    await insert(producer, destination=None, topic="order.paid")
+    assert await destinations(connection) == ["odd" if topics in MATCHING else None]
+
+
+async def test_a_thousand_destinations_are_told_apart_and_a_topic_of_all_reaches_each_once(
+    connection: Connection, producer: Connection
+) -> None:
+    await connection.execute(
+        "INSERT INTO outbox.destination (name, topics)"
+        " SELECT 'd' || n, ARRAY['all.of.them', 'only.' || n, 'group.' || n % 10 || '.*']"
+        "   FROM generate_series(1, 1000) n"
+    )
+    await insert(producer, destination=None, topic="only.77")
+    assert await destinations(connection) == ["d77"]
+    await insert(producer, destination=None, topic="group.7.x")
+    assert len(await destinations(connection)) == 1 + 100
+    await insert(producer, destination=None, topic="all.of.them")
+    names = await column(connection, "SELECT destination FROM outbox.job WHERE topic = 'all.of.them' ORDER BY id")
+    assert sorted(map(str, names)) == sorted(f"d{n}" for n in range(1, 1001))
+
+
+async def test_a_look_up_among_a_thousand_destinations_reads_their_index(connection: Connection) -> None:
+    await connection.execute(
+        "INSERT INTO outbox.destination (name, topics)"
+        " SELECT 'd' || n, ARRAY['only.' || n] FROM generate_series(1, 1000) n"
+    )
+    await connection.execute("ANALYZE outbox.destination")
+    [[source]] = await rows(connection, "SELECT prosrc FROM pg_proc WHERE proname = 'subscribers'")
+    query = re.search(r"ARRAY\(\s*(SELECT d\.name.*)\);", source, re.DOTALL)
+    assert query is not None
+    plan = await column(connection, f"EXPLAIN {query[1].replace('subscribers.topic', repr('only.77'))}")
+    assert any("destination_topics" in str(line) for line in plan)

@@ -43,7 +43,7 @@ async def operate(admin: Admin) -> None:
 
 async def work(store: Store, late: Store) -> None:
     """Every step of the pipeline, with one lease that lapses at once."""
-    ranges = [Range("shop", 1, free=1, width=10)]
+    ranges = [Range("shop", 1, free=1, width=10, retries=retries) for retries in (False, True)]
     [lapsing] = (await late.claim(ranges, payload_bytes=1_000)).jobs
     await store.reclaim([Destination("shop", "", retry=RetryPolicy(max_attempts=9))], limit=10)
     [job] = (await store.claim(ranges, payload_bytes=1_000)).jobs
@@ -54,5 +54,7 @@ async def work(store: Store, late: Store) -> None:
     assert (await store.settle([dead])).ids == {job.id}
     assert await store.release_standing_lanes(["shop"], limit=10) == 1
     await store.heal(("", ""), limit=10)
-    await store.retain(done_s=0, attempt_s=0, limit=10)
+    await store.retain_jobs(0, limit=10)
+    await store.retain_attempts(0, limit=10)
+    await store.retain_dead(0, limit=10)
     await store.set_idle(idle=True)

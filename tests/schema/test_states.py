@@ -83,6 +83,7 @@ OTHER_TABLES: list[tuple[str, Columns, str]] = [
     ("destination", {"paused_why": "gone"}, "destination_paused_says_why"),
     ("attempt", {"claim": 2}, "attempt_pkey"),
     ("attempt", {"response": bytes(4097)}, "attempt_response_is_at_most_4_kib"),
+    ("attempt", {"trace_id": "4bf92f3577b34da6"}, "attempt_trace_id_is_32_hex_digits"),
 ]
 
 
