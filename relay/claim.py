@@ -5,8 +5,9 @@ import time
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
+from typing import NamedTuple
 
-from relay.model import Destination, Job
+from relay.model import Destination, Job, Room
 from relay.rows import START, Claimed, Looked, Mark, Range
 from relay.store import Store
 
@@ -14,6 +15,9 @@ PRIORITIES = (0, 1, 2, 3)
 WIDEST = 4_096
 # One claim in so many looks at the least urgent level first, so that none starves.
 _TURNS = 8
+# One claim in so many looks at retries before first attempts, so that neither starves the other where not slots are
+# scarce but rate tokens. Without a common divisor, so that each turn meets the other one too.
+_RETRY_TURNS = 3
 _SHORTEST_PAUSE_S = 0.005
 # A NOTIFY takes a lock that serialises commits. Above this many heard in a second, producers are told to save
 # them, and every destination is looked at this often until a claim finds nothing.
@@ -29,6 +33,13 @@ _SLOW_CLAIM_S = 0.020
 _LARGEST_PAYLOAD = 1 << 20
 
 
+class Level(NamedTuple):
+    """One range of a destination's due jobs: of a priority the first attempts, or the retries."""
+
+    priority: int
+    retries: bool
+
+
 @dataclass(slots=True)
 class _View:
     """What is known of one destination: when to look again, and how far the search has come."""
@@ -36,8 +47,8 @@ class _View:
     look_s: float = 0.0
     pause_s: float = _SHORTEST_PAUSE_S
     width: int = 0
-    after: dict[int, Mark] = field(default_factory=dict)
-    swept: dict[int, Mark] = field(default_factory=dict)
+    after: dict[Level, Mark] = field(default_factory=dict)
+    swept: dict[Level, Mark] = field(default_factory=dict)
     full_look_s: float = 0.0
     turn: int = 0
 
@@ -54,7 +65,7 @@ class Claimer:
         store: Store,
         destinations: Sequence[Destination],
         *,
-        wanted: Callable[[str], int],
+        wanted: Callable[[str], Room],
         bytes_held: Callable[[str], int],
         payload_budget_bytes: int,
         on_claimed: Callable[[Sequence[Job], float], None],
@@ -80,6 +91,11 @@ class Claimer:
         self._heard = 0
         self._heard_since_s = 0.0
         self._slow_until_s = 0.0
+
+    def configure(self, destinations: Sequence[Destination]) -> None:
+        """Claims for these from now on, and looks at each of them soon."""
+        self._views = {d.name: self._views.get(d.name) or _View() for d in destinations}
+        self.ring("")
 
     def ring(self, name: str) -> None:
         """Something may be due for this destination; an empty name means for any. Unknown names are not ours."""
@@ -108,14 +124,14 @@ class Claimer:
             await self._announce(found=bool(claimed.jobs))
         return max(0.0, min((v.look_s for v in self._views.values()), default=now_s + self._poll_s) - time.monotonic())
 
-    def _ask(self, now_s: float) -> dict[str, int]:
+    def _ask(self, now_s: float) -> dict[str, Room]:
         """The destinations to look at, each with how many jobs it can take."""
         asked = {}
         for name, view in self._views.items():
             # Half a pause early is early enough to share a statement.
             if view.look_s - now_s <= view.pause_s / 2:
                 wanted = self._wanted(name)
-                if wanted and self._shares([name])[name] >= _LARGEST_PAYLOAD:
+                if wanted.jobs and self._shares([name])[name] >= _LARGEST_PAYLOAD:
                     asked[name] = wanted
                 else:
                     # No room: the dispatcher rings when there is some.
@@ -134,54 +150,66 @@ class Claimer:
             name: max((left - mine) // (len(held) + 1), 0 if mine else _LARGEST_PAYLOAD) for name, mine in held.items()
         }
 
-    def _ranges(self, asked: dict[str, int], shares: dict[str, int], now_s: float) -> list[Range]:
+    def _ranges(self, asked: dict[str, Room], shares: dict[str, int], now_s: float) -> list[Range]:
         ranges = []
         for name, wanted in asked.items():
             view = self._views[name]
             fresh = not view.after
             view.turn += 1
-            for priority in PRIORITIES if view.turn % _TURNS else PRIORITIES[::-1]:
+            for level in _levels(view.turn):
                 # A search under way goes on after the last row looked at, in the ranges that had more.
-                if fresh or priority in view.after:
-                    after = view.after.get(priority) or self._first(view, priority, now_s)
-                    width = min(WIDEST, max(view.width, wanted))
-                    ranges.append(Range(name, priority, wanted, width, after, shares[name]))
+                width = _width(view, wanted, retries=level.retries)
+                if width and (fresh or level in view.after):
+                    after = view.after.get(level) or self._first(view, level, now_s)
+                    ranges.append(
+                        Range(
+                            name, level.priority, wanted.jobs, width, after, shares[name], level.retries, wanted.retries
+                        )
+                    )
             if fresh and now_s >= view.full_look_s:
                 view.full_look_s = now_s + _FULL_LOOK_S
         return ranges
 
-    def _first(self, view: _View, priority: int, now_s: float) -> Mark:
+    def _first(self, view: _View, level: Level, now_s: float) -> Mark:
         """Where to begin: at the front, or behind what earlier claims have emptied while vacuum could not."""
         if now_s >= self._slow_until_s or now_s >= view.full_look_s:
             return START
-        return view.swept.get(priority, START)
+        return view.swept.get(level, START)
 
-    def _learn(self, asked: dict[str, int], claimed: Claimed, shares: dict[str, int]) -> None:
+    def _learn(self, asked: dict[str, Room], claimed: Claimed, shares: dict[str, int]) -> None:
         now_s = time.monotonic()
-        started, left = dict.fromkeys(asked, 0), dict(shares)
+        started, retried, left = dict.fromkeys(asked, 0), dict.fromkeys(asked, 0), dict(shares)
         for job in claimed.jobs:
             started[job.destination] += 1
+            retried[job.destination] += job.is_retry
             left[job.destination] -= len(job.body)
         looked: dict[str, list[Looked]] = {name: [] for name in asked}
         for seen in claimed.looked:
             looked[seen.destination].append(seen)
         for name, wanted in asked.items():
-            view = self._views[name]
-            width = min(WIDEST, max(view.width, wanted))
-            full = [seen for seen in looked[name] if seen.rows >= width]
+            view = self._views.get(name)
+            if view is None:  # removed meanwhile
+                continue
+            # Retries beyond those that may start are left for the time being, so no further ones are looked for.
+            sated = retried[name] >= wanted.retries
+            full = [
+                seen
+                for seen in looked[name]
+                if seen.rows >= _width(view, wanted, retries=seen.retries) and not (seen.retries and sated)
+            ]
             for seen in looked[name]:
                 if seen.last.run_at is not None:
-                    view.swept[seen.priority] = Mark(seen.last.run_at - _SLACK)
-            filled = started[name] >= wanted or left[name] < _LARGEST_PAYLOAD
+                    view.swept[Level(seen.priority, seen.retries)] = Mark(seen.last.run_at - _SLACK)
+            filled = started[name] >= wanted.jobs or left[name] < _LARGEST_PAYLOAD
             if full and not filled:
                 # Rows of few lanes, or of lanes somebody holds: look further, twice as far.
-                view.after = {seen.priority: seen.last for seen in full}
-                view.width = min(WIDEST, 2 * width)
+                view.after = {Level(seen.priority, seen.retries): seen.last for seen in full}
+                view.width = min(WIDEST, 2 * max(view.width, wanted.jobs))
                 view.look_s = now_s
             else:
                 view.after, view.width = {}, 0
                 self._schedule(view, now_s, found=started[name] > 0, filled=filled)
-            self._note(name, filled)
+            self._note(name, filled or sated)
 
     def _schedule(self, view: _View, now_s: float, *, found: bool, filled: bool) -> None:
         if filled:
@@ -203,3 +231,16 @@ class Claimer:
         if idle != self._idle or (idle and not found and now_s - self._told_s > _REPEAT_IDLE_S):
             await self._store.set_idle(idle=idle)
             self._idle, self._told_s = idle, now_s
+
+
+def _levels(turn: int) -> list[Level]:
+    """The order in which a claim looks at a destination's ranges."""
+    priorities = PRIORITIES if turn % _TURNS else PRIORITIES[::-1]
+    kinds = (False, True) if turn % _RETRY_TURNS else (True, False)
+    return [Level(priority, retries) for priority in priorities for retries in kinds]
+
+
+def _width(view: _View, room: Room, *, retries: bool) -> int:
+    """How many rows of a range to look at: none of retries where none may start."""
+    wanted = room.retries if retries else room.jobs
+    return wanted and min(WIDEST, max(view.width, wanted))

@@ -8,8 +8,9 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 
-from relay.model import Destination, Ended, Job, Settlement
+from relay.model import Destination, Ended, Job, Room, Settlement
 from relay.rules.gate import Gate
+from relay.telemetry.instruments import Slots
 
 # A send starts only while the lease outlasts the deadline by this much: time to write the outcome.
 LEASE_MARGIN_S = 5.0
@@ -34,6 +35,31 @@ class _Line:
         self._finished = 0
         self._counted_s = time.monotonic()
         self._pace_per_s = 0.0
+
+    def configure(self, destination: Destination) -> None:
+        """Goes on with another value of the same destination; its gate stays in its state."""
+        self.destination = destination
+        self.gate.configure(
+            destination.max_in_flight, destination.rate_per_s, destination.retry.retry_after_cap_s, time.monotonic()
+        )
+
+    def rest(self) -> None:
+        """Waits for nothing any more."""
+        if self.timer is not None:
+            self.timer.cancel()
+            self.timer = None
+
+    def next(self, now_s: float) -> Job | None:
+        """Takes the first job that waits and has a slot: retries let others pass while they hold all they may."""
+        if not self.waiting or self.gate.free(now_s) <= 0:
+            return None
+        if not self.waiting[0].is_retry or self.gate.free_for_retries(now_s) > 0:
+            return self.waiting.popleft()
+        for place, job in enumerate(self.waiting):
+            if not job.is_retry:
+                del self.waiting[place]
+                return job
+        return None
 
     def finished(self) -> None:
         self._finished += 1
@@ -67,6 +93,8 @@ class Dispatcher:
         rng: random.Random,
     ) -> None:
         self._lines = {d.name: _Line(d) for d in destinations}
+        # Of destinations that were removed: what is in flight there counts when one comes back.
+        self._former: dict[str, _Line] = {}
         self._deliver = deliver
         self._settle = settle
         self._remaining_s = remaining_s
@@ -76,14 +104,41 @@ class Dispatcher:
         self._tasks: set[asyncio.Task[None]] = set()
         self._stopping = False
 
-    def wanted(self, name: str) -> int:
-        """How many jobs of a destination may be claimed now."""
+    def configure(self, destinations: Sequence[Destination]) -> None:
+        """Serves these from now on: what waits for a removed one is given back, what is in flight ends as it began."""
+        known = {**self._former, **self._lines}
+        lines: dict[str, _Line] = {}
+        for destination in destinations:
+            lines[destination.name] = line = known.pop(destination.name, None) or _Line(destination)
+            if line.destination != destination:
+                line.configure(destination)
+        # Another thread may be reading the old one.
+        self._lines, self._former = lines, known
+        for line in known.values():
+            line.rest()
+            self._release_waiting(line)
+        for line in lines.values():
+            line.rest()
+            self._start(line)
+
+    def wanted(self, name: str) -> Room:
+        """What may be claimed of a destination now."""
         line, now_s = self._lines[name], time.monotonic()
-        wanted = line.gate.free(now_s) + line.ahead(now_s) - len(line.waiting)
+        ahead = line.ahead(now_s)
+        wanted = line.gate.free(now_s) + ahead - len(line.waiting)
         if wanted <= 0 or self._stopping:
             self._watch(line, now_s)
-            return 0
-        return wanted
+            return Room(0, 0)
+        retries = line.gate.free_for_retries(now_s) + ahead - sum(job.is_retry for job in line.waiting)
+        return Room(wanted, max(0, min(wanted, retries)))
+
+    def slots(self) -> list[Slots]:
+        """What is in flight and why not more, for each destination."""
+        now_s = time.monotonic()
+        return [
+            Slots(name, line.gate.in_flight, line.destination.max_in_flight, line.gate.state(now_s))
+            for name, line in self._lines.items()
+        ]
 
     def bytes_held(self, name: str) -> int:
         """The payloads of a destination that are in flight or wait for a slot."""
@@ -93,7 +148,11 @@ class Dispatcher:
         """Takes claimed jobs; each is started, or waits a moment for a slot, or is released."""
         touched = set()
         for job in jobs:
-            line = self._lines[job.destination]
+            line = self._lines.get(job.destination)
+            if line is None:
+                # Removed while the claim was under way.
+                self._settle(Settlement(job, "pending", charged=False))
+                continue
             line.bytes_held += len(job.body)
             line.waiting.append(job)
             touched.add(job.destination)
@@ -108,8 +167,7 @@ class Dispatcher:
         """Starts nothing any more and gives back what waits; what is in flight goes on."""
         self._stopping = True
         for line in self._lines.values():
-            if line.timer is not None:
-                line.timer.cancel()
+            line.rest()
             self._release_waiting(line)
 
     async def drain(self, timeout_s: float) -> int:
@@ -137,12 +195,11 @@ class Dispatcher:
 
     def _start(self, line: _Line) -> None:
         now_s = time.monotonic()
-        while line.waiting and not self._stopping and line.gate.free(now_s) > 0:
-            job = line.waiting.popleft()
+        while not self._stopping and (job := line.next(now_s)) is not None:
             if self._remaining_s(job) < line.destination.deadline_s + LEASE_MARGIN_S:
-                self._give_back(job)
+                self._give_back(line, job)
                 continue
-            line.gate.take(1, now_s)
+            line.gate.take(1, now_s, retry=job.is_retry)
             task = self._group.create_task(self._attempt(line, job), name=f"deliver {line.destination.name} {job.id}")
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
@@ -155,11 +212,11 @@ class Dispatcher:
         try:
             ended = await self._deliver(job, line.destination)
         except asyncio.CancelledError:
-            line.gate.give_back(1)
-            self._give_back(job)
+            line.gate.give_back(1, retry=job.is_retry)
+            self._give_back(line, job)
             raise
         now_s = time.monotonic()
-        line.gate.finish(ended.signal, now_s, self._rng.random(), ended.hold_s)
+        line.gate.finish(ended.signal, now_s, self._rng.random(), ended.hold_s, retry=job.is_retry)
         line.finished()
         line.bytes_held -= len(job.body)
         self._settle(replace(ended.settlement, chain=self._may_chain(line, ended.settlement, now_s)))
@@ -169,15 +226,15 @@ class Dispatcher:
 
     def _may_chain(self, line: _Line, settlement: Settlement, now_s: float) -> bool:
         ended = settlement.status != "pending" and not settlement.holds_lane
-        room = line.gate.free(now_s) > len(line.waiting)
+        room = line.gate.free(now_s) > len(line.waiting) and self._lines.get(line.destination.name) is line
         return ended and room and settlement.job.chained < CHAIN_LIMIT and not self._stopping
 
     def _release_waiting(self, line: _Line) -> None:
         while line.waiting:
-            self._give_back(line.waiting.popleft())
+            self._give_back(line, line.waiting.popleft())
 
-    def _give_back(self, job: Job) -> None:
-        self._lines[job.destination].bytes_held -= len(job.body)
+    def _give_back(self, line: _Line, job: Job) -> None:
+        line.bytes_held -= len(job.body)
         self._settle(Settlement(job, "pending", charged=False))
 
     def _watch(self, line: _Line, now_s: float) -> None:

@@ -101,8 +101,9 @@ CREATE TABLE outbox.job (
 ALTER TABLE outbox.job ALTER COLUMN payload SET STORAGE EXTERNAL;
 ALTER TABLE outbox.job ALTER COLUMN body SET STORAGE EXTERNAL;
 
--- Read by the claim: what is due, one range for each destination and priority.
-CREATE INDEX job_due ON outbox.job (destination, priority, run_at, id) WHERE status = 'pending';
+-- Read by the claim: what is due, for each destination and priority one range of first attempts and one of retries,
+-- so that however many retries are due, a new job is found without looking at them.
+CREATE INDEX job_due ON outbox.job (destination, priority, (attempts > 0), run_at, id) WHERE status = 'pending';
 
 -- The invariant: at most one running job for each destination and entity. Also walked for lapsed leases.
 CREATE UNIQUE INDEX job_running ON outbox.job (destination, entity_key) WHERE status = 'running';
@@ -116,6 +117,9 @@ CREATE INDEX job_finished ON outbox.job (finished_at) WHERE status IN ('done', '
 -- Read by the operator's lists.
 CREATE INDEX job_dead ON outbox.job (destination, id) WHERE status = 'dead';
 CREATE INDEX job_unrouted ON outbox.job (id) WHERE status = 'unrouted';
+
+-- Read by retention, where dead letters have an age.
+CREATE INDEX job_died ON outbox.job (finished_at) WHERE status = 'dead';
 
 -- Read to let standing lanes go on when a policy changes to skip.
 CREATE INDEX job_standing ON outbox.job (destination, id) WHERE status = 'dead' AND holds_lane;

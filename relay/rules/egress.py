@@ -26,6 +26,8 @@ _LOW_32_BITS_ARE_IPV4 = (
     IPv6Network("64:ff9b::/96"),  # NAT64, RFC 6052
     IPv6Network("64:ff9b:1::/48"),  # NAT64 for local use, RFC 8215
 )
+_IN_NAMES = frozenset("abcdefghijklmnopqrstuvwxyz0123456789-_.")
+_LONGEST_LABEL = 63  # RFC 1035, section 2.3.4
 _GLOBAL_UNICAST = IPv6Network("2000::/3")  # the only IPv6 space given out so far
 _NEVER: tuple[tuple[_Network, str], ...] = (
     (IPv4Network("169.254.0.0/16"), "link-local, where clouds serve credentials"),
@@ -83,6 +85,43 @@ def canonical_host(host: str) -> str:
         return str(IPv6Address(text))
     except ValueError:
         return text
+
+
+def host_fault(host: str) -> str | None:
+    """Why nothing can be delivered to a URL's host, whatever the policy and the resolver say; None when it may be.
+
+    `host` has no brackets. Spellings of addresses that only some programs understand (WHATWG URL section 3.5)
+    are refused with the usual one: what reads them otherwise than the person who wrote them is a way around a rule.
+    """
+    canonical = canonical_host(host)
+    if is_address(canonical):
+        if never := refusal(canonical, "any"):
+            return never
+        if not is_address(host):
+            return f"{host} is the address {canonical} in another spelling; write {canonical}"
+        return f"{host} has a zone id, which only link-local addresses need" if "%" in host else None
+    return _name_fault(host, canonical)
+
+
+def _name_fault(host: str, canonical: str) -> str | None:
+    if canonical != host.lower():
+        return f"{host} reads as {canonical}; write {canonical}"
+    if ":" in host or not set(filter(str.isascii, canonical)) <= _IN_NAMES:
+        return f"{host} is no host name: letters, digits, - and _, in labels separated by dots"
+    labels = canonical.removesuffix(".").split(".")
+    if not all(0 < len(label) <= _LONGEST_LABEL for label in labels):
+        return f"{host} has an empty label, or one of more than {_LONGEST_LABEL} characters"
+    ends_in_number = _number(labels[-1]) is not None or labels[-1].isdecimal()
+    return f"{host} ends in a number and is no IPv4 address, so it never resolves" if ends_in_number else None
+
+
+def is_address(host: str) -> bool:
+    """Whether `host`, without brackets, is a literal address in its usual spelling."""
+    try:
+        ip_address(host)
+    except ValueError:
+        return False
+    return True
 
 
 def _reached(ip: _Address) -> tuple[_Address, ...]:

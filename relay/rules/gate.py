@@ -5,17 +5,24 @@ other. A job that is not started loses no attempt.
 
 | state     | grants                                   | left when                                          |
 |-----------|------------------------------------------|----------------------------------------------------|
-| closed    | up to the window, less what is in flight | 10 failures in a row: open; Retry-After: held      |
+| closed    | the window, less what is in flight;      | 10 failures in a row: open; Retry-After: held      |
+|           | retries hold at most 3/4 of the window   |                                                    |
 | open      | nothing                                  | after 1 s, 2 s, 4 s … 60 s (+0–25 %): half_open    |
 | held      | nothing                                  | after the Retry-After: half_open                   |
 | half_open | one probe, once nothing is in flight     | success: closed, with a window of 2;               |
 |           |                                          | failure: open, twice as long; neutral: probe again |
 | paused    | nothing                                  | `resume`: half_open                                |
 
-The window doubles with every success until it is `max_in_flight`; only then is the length of the last open
-time forgotten. What ends while the gate is not closed and is not the probe was sent before the trouble was
-known, so it moves nothing, except that a later Retry-After extends the wait. In every state the rate limit
-applies on top. The gate is per replica: n replicas allow n times `max_in_flight` and `rate_per_s`.
+The window grows by one with every success, so a receiver that comes back meets 1, 2, 4, 8 … requests at once,
+until it is `max_in_flight`; only then is the length of the last open time forgotten. What ends while the gate is
+not closed and is not the probe was sent before the trouble was known, so it moves nothing, except that a later
+Retry-After extends the wait. In every state the rate limit applies on top. The gate is per replica: n replicas
+allow n times `max_in_flight` and `rate_per_s`.
+
+Retries, jobs that were tried before, hold at most three quarters of the window, rounded down, but one where it
+is one; the other slots wait for first attempts. So what a receiver keeps refusing, however much of it is due and
+however long it takes, leaves room for what is new. Rate tokens and a window of one are not kept apart: there
+the claims let the two kinds go first in turn (`relay/claim.py`).
 """
 
 import math
@@ -30,6 +37,7 @@ FAILURES_TO_OPEN = 10
 FIRST_OPEN_S = 1.0
 LONGEST_OPEN_S = 60.0
 OPEN_JITTER = 0.25
+RETRIES_SHARE = 0.75
 
 _ROUNDING = 1e-6  # a fraction of a token; without it a wait computed to the last bit can end just short
 
@@ -56,10 +64,8 @@ class Gate:
         `hold_cap_s` bounds what a Retry-After can ask for.
         """
         self.in_flight = 0
-        self._max_in_flight = max_in_flight
-        self._hold_cap_s = hold_cap_s
-        self._rate_per_s = math.inf if rate_per_s is None else rate_per_s
-        self._burst = min(max(1.0, self._rate_per_s), float(max_in_flight))
+        self._retries = 0
+        self._limit(max_in_flight, rate_per_s, hold_cap_s)
         self._tokens = self._burst
         self._refilled_s = -math.inf
         self._paused = False
@@ -71,6 +77,21 @@ class Gate:
         self._waiting: Literal["open", "held"] = "open"
         self._probing = False
 
+    def configure(self, max_in_flight: int, rate_per_s: float | None, hold_cap_s: float, now_s: float) -> None:
+        """Go on with other limits in the same state; what is in flight beyond them ends first."""
+        self._refill(now_s)
+        # A window that was open as far as it goes is open as far as it goes now.
+        wide = self._window == self._max_in_flight
+        self._limit(max_in_flight, rate_per_s, hold_cap_s)
+        self._tokens = min(self._tokens, self._burst)
+        self._window = max_in_flight if wide else min(self._window, max_in_flight)
+
+    def _limit(self, max_in_flight: int, rate_per_s: float | None, hold_cap_s: float) -> None:
+        self._max_in_flight = max_in_flight
+        self._hold_cap_s = hold_cap_s
+        self._rate_per_s = math.inf if rate_per_s is None else rate_per_s
+        self._burst = min(max(1.0, self._rate_per_s), float(max_in_flight))
+
     def state(self, now_s: float) -> State:
         """The row of the table above."""
         return "paused" if self._paused else self._breaker(now_s)
@@ -80,6 +101,11 @@ class Gate:
         tokens = int(self._refill(now_s) + _ROUNDING)
         return max(0, min(self._slots(now_s), tokens))
 
+    def free_for_retries(self, now_s: float) -> int:
+        """How many of these may be retries."""
+        most = max(1, int(RETRIES_SHARE * self._window))
+        return max(0, min(self.free(now_s), most - self._retries))
+
     def next_change_s(self, now_s: float) -> float | None:
         """Seconds until `free` may turn positive by time alone, 0 if it is; None if it takes an event."""
         waits = self.state(now_s) in {"open", "held"}
@@ -88,8 +114,8 @@ class Gate:
         token_s = (1.0 - _ROUNDING - self._refill(now_s)) / self._rate_per_s
         return max(0.0, token_s, self._until_s - now_s if waits else 0.0)
 
-    def take(self, n: int, now_s: float) -> None:
-        """Count `n` claimed jobs: a slot and a rate token each.
+    def take(self, n: int, now_s: float, *, retry: bool = False) -> None:
+        """Count `n` claimed jobs, all of them retries or none: a slot and a rate token each.
 
         More than `free` said a moment ago is accepted, since a claim may return after the gate has changed;
         tokens go into debt then. Raises ValueError, and takes nothing, beyond `max_in_flight`.
@@ -100,18 +126,21 @@ class Gate:
         if n and self.in_flight == 0 and self._breaker(now_s) == "half_open":
             self._probing = True
         self.in_flight += n
+        self._retries += n * retry
 
-    def give_back(self, n: int) -> None:
+    def give_back(self, n: int, *, retry: bool = False) -> None:
         """Return the slots and tokens of `n` jobs that were claimed and released without being sent."""
-        self._leave(n)
+        self._leave(n, retry=retry)
         self._tokens = min(self._burst, self._tokens + n)
 
-    def finish(self, outcome: Signal, now_s: float, rng: float, hint_s: float | None = None) -> None:
+    def finish(
+        self, outcome: Signal, now_s: float, rng: float, hint_s: float | None = None, *, retry: bool = False
+    ) -> None:
         """One attempt has ended. `hint_s` is its Retry-After in seconds, which counts with a failure only.
 
         `rng` (0 <= rng < 1) feeds the jitter of the open time.
         """
-        self._leave(1)
+        self._leave(1, retry=retry)
         probe, self._probing = self._probing, False
         if outcome == "success" and (self._closed or probe):
             self._succeeded()
@@ -153,14 +182,17 @@ class Gate:
             self._refilled_s = now_s
         return self._tokens
 
-    def _leave(self, n: int) -> None:
-        if not 0 <= n <= self.in_flight:
-            raise ValueError(f"cannot free {n} slots: {self.in_flight} are in flight")
+    def _leave(self, n: int, *, retry: bool) -> None:
+        held = self._retries if retry else self.in_flight - self._retries
+        if not 0 <= n <= held:
+            kind = "retries" if retry else "first attempts"
+            raise ValueError(f"cannot free {n} slots: {held} {kind} are in flight")
         self.in_flight -= n
+        self._retries -= n * retry
 
     def _succeeded(self) -> None:
         self._failures = 0
-        self._window = min(self._max_in_flight, 2 * self._window if self._closed else 2)
+        self._window = min(self._max_in_flight, self._window + 1 if self._closed else 2)
         self._closed = True
         if self._window == self._max_in_flight:
             self._open_s = 0.0

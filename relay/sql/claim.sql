@@ -9,30 +9,34 @@
 -- locks   due rows and holders, FOR UPDATE SKIP LOCKED: a claim never waits for a row. The one wait left is on
 --         job_running, when a lower id of the lane committed late and another claim starts the lane's other
 --         job at this moment; lock_timeout ends it, and the claim is tried again.
--- index   job_due, one range for each destination and priority; job_running and job_lane to find holders;
---         then job_pkey, by arrays: a join with the lists themselves is planned as a scan of the table,
---         because LIMIT with a parameter is guessed at a tenth of the rows.
--- order   run_at, id within a range; ranges in the order they were given.
+-- index   job_due, one range for each destination, priority, and first attempts or retries; job_running and
+--         job_lane to find holders; then job_pkey, by arrays: a join with the lists themselves is planned as a
+--         scan of the table, because LIMIT with a parameter is guessed at a tenth of the rows.
+-- order   run_at, id within a range; ranges in the order they were given. Of a destination at most `retries_free`
+--         of what is started was tried before.
 --
 -- One row for each job started, and one, with a null id, for each range that had due rows: how many were
 -- looked at and the last of them, from which a wider window goes on.
 WITH range AS MATERIALIZED (
     SELECT r.*
-      FROM unnest(%(destinations)s::text[], %(priorities)s::smallint[], %(frees)s::integer[], %(windows)s::integer[],
-                  %(after_run_at)s::timestamptz[], %(after_id)s::bigint[], %(shares)s::bigint[])
-           WITH ORDINALITY AS r (destination, priority, free, width, after_run_at, after_id, share, turn)
+      FROM unnest(%(destinations)s::text[], %(priorities)s::smallint[], %(retries)s::boolean[], %(frees)s::integer[],
+                  %(retries_free)s::integer[], %(windows)s::integer[], %(after_run_at)s::timestamptz[],
+                  %(after_id)s::bigint[], %(shares)s::bigint[])
+           WITH ORDINALITY AS r (destination, priority, retries, free, retries_free, width, after_run_at, after_id,
+                                 share, turn)
      WHERE NOT EXISTS (SELECT FROM outbox.destination d WHERE d.name = r.destination AND d.paused_at IS NOT NULL)
 ),
 doorbell AS MATERIALIZED (
-    SELECT r.turn, r.free, r.share, j.*
+    SELECT r.turn, r.free, r.retries_free, r.share, j.*
       FROM range r
      CROSS JOIN LATERAL (
-           SELECT d.id, d.destination, d.entity_key, d.run_at,
+           SELECT d.id, d.destination, d.entity_key, d.run_at, d.attempts > 0 AS retry,
                   pg_column_size(d.payload) AS payload_bytes, pg_column_size(d.body) AS body_bytes
              FROM outbox.job d
             WHERE d.status = 'pending'
               AND d.destination = r.destination
               AND d.priority = r.priority
+              AND (d.attempts > 0) = r.retries
               AND d.run_at <= now()
               AND (d.run_at, d.id) > (coalesce(r.after_run_at, '-infinity'), r.after_id)
             ORDER BY d.run_at, d.id
@@ -41,7 +45,8 @@ doorbell AS MATERIALIZED (
            ) j
 ),
 lane AS MATERIALIZED (
-    SELECT d.destination, d.entity_key, min(d.turn) AS turn, min(d.free) AS free, min(d.share) AS share
+    SELECT d.destination, d.entity_key, min(d.turn) AS turn, min(d.free) AS free,
+           min(d.retries_free) AS retries_free, min(d.share) AS share
       FROM doorbell d
      WHERE d.entity_key IS NOT NULL
      GROUP BY d.destination, d.entity_key
@@ -70,11 +75,11 @@ head AS MATERIALIZED (
 holder AS MATERIALIZED (
     -- The lock looks again: what comes back is the row as it is now, not as the snapshot had it. What was the
     -- holder because it ran is the holder only while it runs: a lower job may have been committed meanwhile.
-    SELECT h.turn, h.free, h.share, j.*,
+    SELECT h.turn, h.free, h.retries_free, h.share, j.*,
            j.status <> 'running' AND j.status <> 'dead' AND j.run_at <= now() AS can_run
       FROM head h
      CROSS JOIN LATERAL (
-           SELECT k.id, k.destination, k.entity_key, k.status, k.run_at,
+           SELECT k.id, k.destination, k.entity_key, k.status, k.run_at, k.attempts > 0 AS retry,
                   pg_column_size(k.payload) AS payload_bytes, pg_column_size(k.body) AS body_bytes
              FROM outbox.job k
             WHERE k.id = h.id
@@ -87,23 +92,28 @@ holder AS MATERIALIZED (
 ),
 candidate AS MATERIALIZED (
     SELECT c.id,
-           c.place <= c.free
+           c.allowed
+           AND c.place <= c.free
            -- Both, so that the payloads of one destination never take the room of another.
-           AND sum(c.bytes) FILTER (WHERE c.place <= c.free)
+           AND sum(c.bytes) FILTER (WHERE c.allowed AND c.place <= c.free)
                    OVER (PARTITION BY c.destination ORDER BY c.turn, c.run_at, c.id) <= c.share
-           AND sum(c.bytes) FILTER (WHERE c.place <= c.free)
+           AND sum(c.bytes) FILTER (WHERE c.allowed AND c.place <= c.free)
                    OVER (ORDER BY c.turn, c.run_at, c.id) <= %(payload_bytes)s::bigint AS fits
-      FROM (SELECT u.*, row_number() OVER (PARTITION BY u.destination ORDER BY u.turn, u.run_at, u.id) AS place
-              FROM (SELECT d.id, d.destination, d.turn, d.free, d.share, d.run_at,
-                           coalesce(d.payload_bytes, d.body_bytes) AS bytes
-                      FROM doorbell d
-                     WHERE d.entity_key IS NULL
-                     UNION ALL
-                    SELECT h.id, h.destination, h.turn, h.free, h.share, h.run_at,
-                           coalesce(h.payload_bytes, h.body_bytes) AS bytes
-                      FROM holder h
-                     WHERE h.can_run
-                   ) u
+      FROM (SELECT a.*, count(*) FILTER (WHERE a.allowed)
+                            OVER (PARTITION BY a.destination ORDER BY a.turn, a.run_at, a.id) AS place
+              FROM (SELECT u.*, NOT u.retry OR row_number() OVER (PARTITION BY u.destination, u.retry
+                                ORDER BY u.turn, u.run_at, u.id) <= u.retries_free AS allowed
+                      FROM (SELECT d.id, d.destination, d.turn, d.free, d.retries_free, d.share, d.run_at, d.retry,
+                                   coalesce(d.payload_bytes, d.body_bytes) AS bytes
+                              FROM doorbell d
+                             WHERE d.entity_key IS NULL
+                             UNION ALL
+                            SELECT h.id, h.destination, h.turn, h.free, h.retries_free, h.share, h.run_at, h.retry,
+                                   coalesce(h.payload_bytes, h.body_bytes) AS bytes
+                              FROM holder h
+                             WHERE h.can_run
+                           ) u
+                   ) a
            ) c
 ),
 batch AS MATERIALIZED (
@@ -131,8 +141,9 @@ started AS (
               coalesce(j.content_type, 'application/json') AS content_type,
               coalesce(convert_to(j.payload::text, 'UTF8'), j.body) AS body, j.headers,
               j.attempts, j.claims, j.max_attempts, -- A producer may write anything here, and it stands outside the byte budget. No legal value is longer.
-              CASE WHEN octet_length(j.traceparent) <= 512 THEN j.traceparent END AS traceparent,
-              CASE WHEN octet_length(j.tracestate) <= 8192 THEN j.tracestate END AS tracestate, j.redrive
+              CASE WHEN octet_length(j.traceparent) > 512 THEN '' ELSE j.traceparent END AS traceparent,
+              CASE WHEN octet_length(j.tracestate) <= 8192 THEN j.tracestate END AS tracestate, j.redrive,
+              extract(epoch FROM now() - coalesce(j.scheduled_at, j.created_at))::float8 AS waited_s
 ),
 blocked AS (
     UPDATE outbox.job j
@@ -146,11 +157,12 @@ unblocked AS (
       FROM batch b
      WHERE j.id = ANY (b.unblock_ids)
 )
-SELECT s.*, NULL::smallint AS priority, NULL::integer AS looked, NULL::timestamptz AS last_run_at, NULL::bigint AS last_id
+SELECT s.*, NULL::smallint AS priority, NULL::integer AS looked, NULL::timestamptz AS last_run_at,
+       NULL::bigint AS last_id, NULL::boolean AS retries
   FROM started s
  UNION ALL
-SELECT NULL, r.destination, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL,
-       r.priority, seen.looked, seen.last_run_at, seen.last_id
+SELECT NULL, r.destination, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL,
+       r.priority, seen.looked, seen.last_run_at, seen.last_id, r.retries
   FROM range r
   JOIN (SELECT d.turn, count(*)::integer AS looked, max(d.run_at) AS last_run_at,
                (array_agg(d.id ORDER BY d.run_at DESC, d.id DESC))[1] AS last_id

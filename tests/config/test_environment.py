@@ -91,6 +91,10 @@ def test_variables_that_kubernetes_sets_for_a_service_named_relay_are_let_be(loa
     )
 
 
+def test_a_service_whose_link_has_the_name_of_a_setting_does_not_set_it(loaded: Load) -> None:
+    assert loaded("web: {port: 9000}", RELAY_WEB_PORT="tcp://10.0.0.1:80").web.port == 9000
+
+
 def test_a_missing_database_is_told_with_the_ways_to_name_it(tmp_path: Path) -> None:
     file = tmp_path / "relay.yaml"
     file.write_text("")
@@ -116,5 +120,5 @@ def test_only_the_configuration_reads_the_environment() -> None:
         for file in folder.rglob("*.py")
         if "os.environ" in (text := file.read_text()) or "getenv" in text
     }
-    # The demo starts processes, whose environment it has to make.
-    assert readers - {"demo"} == {"config"}
+    # The demo starts processes, whose environment it has to make; the OTEL_* variables are OpenTelemetry's.
+    assert readers - {"demo", "telemetry"} == {"config"}

@@ -99,6 +99,12 @@ def test_a_wrong_key_of_a_destination_is_told_where_it_is_written(
             (url, "not a URL (bad port or host, or a space, backslash or control character in it)")
             for url in ("https://a.example:x", "https://a.example:99999", "https://[::1", "https://a b", "https://a\\b")
         ),
+        ("https://0177.0.0.1", "0177.0.0.1 is the address 127.0.0.1 in another spelling; write 127.0.0.1"),
+        ("https://2852039166", "169.254.169.254 is link-local, where clouds serve credentials; no policy allows it"),
+        *(
+            (url, "not a URL (bad port or host, or a space, backslash or control character in it)")
+            for url in ("https://[v1.a]", "https://[::1]]", "https://[::1]x", "https://a[::1]")
+        ),
         (
             "http://a.example",
             "plain http to a.example: use https, or set destinations.a.insecure_http to true (it is false)",
@@ -109,6 +115,17 @@ def test_a_url_that_cannot_be_used_is_refused(refused: Refused, url: str, senten
     assert refused(f"destinations: {{a: {{url: '{url}', signed: false}}}}") == [
         f"relay.yaml:1: destinations.a.url: {sentence}"
     ]
+
+
+def test_an_address_outside_the_destinations_own_policy_is_refused_with_both_keys(
+    refused: Refused, loaded: Load
+) -> None:
+    text = "destinations: {a: {url: 'https://10.0.0.1', signed: false, egress: %s}}"
+    outside = "10.0.0.1 is outside the destination's egress policy (public); destinations.a.egress does not allow it"
+    assert refused(text % "public") == [f"relay.yaml:1: destinations.a.url: {outside}"]
+    loaded(text % "[10.0.0.0/8]")
+    # The proxy is what is connected to.
+    loaded(text % "public, proxy: 'http://proxy:3128'")
 
 
 @pytest.mark.parametrize("host", ["localhost:8080", "127.0.0.1", "[::1]:1", "app.localhost"])

@@ -94,8 +94,6 @@ def named(ports: Mapping[str, int]) -> Houses:
         "moving": _at("moving.test", ports["moving"]),
         "healing": _at("healing.test"),
         "literal": _at("[::1]", ports["literal"]),
-        "octal": _at("0177.0.0.1", egress="public"),
-        "zone": _at("[fe80::1%25eth0]"),
         "umlaut": _at("empfänger.test"),
     }
 

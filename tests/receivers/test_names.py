@@ -53,16 +53,6 @@ async def test_a_name_of_the_metadata_address_is_refused_under_any_policy(street
     assert "169.254.169.254" in await street.detail(fate.job)
 
 
-@pytest.mark.parametrize("name", ["octal", "zone"])
-async def test_an_address_in_an_odd_spelling_is_refused_as_what_it_is_and_not_as_a_bug(
-    street: Street, name: str
-) -> None:
-    house = street.house(name)
-    fate = await street.visit(house, answering(OK))
-    assert fate.failed == [("egress", None)]
-    assert house.connections == []
-
-
 async def test_of_mixed_addresses_only_an_allowed_one_is_connected_to(street: Street) -> None:
     house = street.house("mixed")
     fate = await street.visit(house, answering(OK))

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from relay.rules.egress import canonical_host, refusal
+from relay.rules.egress import canonical_host, host_fault, is_address, refusal
 
 EVERYTHING = ("0.0.0.0/0", "::/0")
 NEVER_IPV4 = [
@@ -190,3 +190,81 @@ def test_a_canonical_host_stays_as_it_is(host: str) -> None:
 @given(st.ip_addresses())
 def test_every_address_is_its_own_canonical_host(address: IPv4Address | IPv6Address) -> None:
     assert ip_address(canonical_host(str(address))) == address
+
+
+@pytest.mark.parametrize(
+    "host",
+    [
+        "shop.example",
+        "localhost",
+        "localhost.",
+        "svc.cluster.local.",
+        "my_service",
+        "3com.example",
+        "xn--bcher-kva.example",
+        "b\u00fccher.example",
+        "\u65e5\u672c\u8a9e.jp",
+        "10.0.0.5",
+        "127.0.0.1",
+        "::1",
+        "0:0:0:0:0:0:0:1",
+        "::ffff:7f00:1",
+        "0xfg",
+        "a" * 63,
+    ],
+)
+def test_a_host_that_may_be_delivered_to_has_no_fault(host: str) -> None:
+    assert host_fault(host) is None
+
+
+@pytest.mark.parametrize(
+    "host",
+    [
+        "0177.0.0.1",
+        "0x7f.1",
+        "0x7f000001",
+        "2130706433",
+        "017700000001",
+        "127.1",
+        "127.0.0.1.",
+        "\uff11\uff12\uff17.0.0.1",
+    ],
+)
+def test_an_address_in_another_spelling_is_refused_with_the_usual_one(host: str) -> None:
+    assert host_fault(host) == f"{host} is the address 127.0.0.1 in another spelling; write 127.0.0.1"
+
+
+@pytest.mark.parametrize(
+    ("host", "fault"),
+    [
+        ("2852039166", "169.254.169.254 is link-local, where clouds serve credentials; no policy allows it"),
+        ("0", "0.0.0.0 is unspecified; no policy allows it"),
+        ("ff02::1", "ff02::1 is multicast; no policy allows it"),
+        ("fe80::1%25eth0", "fe80::1%25eth0 is link-local; no policy allows it"),
+        ("::1%lo", "::1%lo has a zone id, which only link-local addresses need"),
+        ("\u24db\u24de\u24d2\u24d0\u24db", "\u24db\u24de\u24d2\u24d0\u24db reads as local; write local"),
+        ("127.0.0.1..", "127.0.0.1.. has an empty label, or one of more than 63 characters"),
+        ("a..b", "a..b has an empty label, or one of more than 63 characters"),
+        (".", ". has an empty label, or one of more than 63 characters"),
+        ("a" * 64, "a" * 64 + " has an empty label, or one of more than 63 characters"),
+        ("256.0.0.1", "256.0.0.1 ends in a number and is no IPv4 address, so it never resolves"),
+        ("1.2.3.08", "1.2.3.08 ends in a number and is no IPv4 address, so it never resolves"),
+        ("4294967296", "4294967296 ends in a number and is no IPv4 address, so it never resolves"),
+        ("a.0x1", "a.0x1 ends in a number and is no IPv4 address, so it never resolves"),
+        ("%6c%6fcal", "%6c%6fcal is no host name: letters, digits, - and _, in labels separated by dots"),
+        ("v1:a", "v1:a is no host name: letters, digits, - and _, in labels separated by dots"),
+    ],
+)
+def test_a_host_that_nothing_is_ever_delivered_to_is_refused_with_the_reason(host: str, fault: str) -> None:
+    assert host_fault(host) == fault
+
+
+@given(st.text("0123456789abcdefx.:%", min_size=1))
+def test_every_host_without_a_fault_that_reads_as_an_address_is_written_as_one(host: str) -> None:
+    if host_fault(host) is None:
+        assert is_address(host) == is_address(canonical_host(host))
+
+
+@given(st.ip_addresses())
+def test_an_address_has_a_fault_exactly_where_every_policy_refuses_it(address: IPv4Address | IPv6Address) -> None:
+    assert host_fault(str(address)) == refusal(str(address), "any")

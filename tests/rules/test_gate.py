@@ -49,11 +49,12 @@ def test_more_than_the_maximum_cannot_be_taken() -> None:
 
 def test_what_is_not_in_flight_cannot_be_finished_or_given_back() -> None:
     gate = Gate(4)
-    with pytest.raises(ValueError, match="cannot free 1 slots: 0 are in flight"):
+    gate.take(1, 0, retry=True)
+    with pytest.raises(ValueError, match="cannot free 1 slots: 0 first attempts are in flight"):
         gate.finish("success", 0, 0.0)
-    with pytest.raises(ValueError, match="cannot free 1 slots: 0 are in flight"):
-        gate.give_back(1)
-    assert gate.in_flight == 0
+    with pytest.raises(ValueError, match="cannot free 2 slots: 1 retries are in flight"):
+        gate.give_back(2, retry=True)
+    assert gate.in_flight == 1
 
 
 def test_failures_in_a_row_open_the_gate_and_nothing_is_granted_then() -> None:
@@ -96,13 +97,13 @@ def test_a_half_open_gate_waits_until_older_attempts_have_ended() -> None:
     assert (gate.state(1), gate.free(1)) == ("half_open", 1)
 
 
-def test_a_probe_that_succeeds_closes_the_gate_with_a_window_that_doubles_with_each_success() -> None:
-    gate = opened(max_in_flight=20)
+def test_a_probe_that_succeeds_closes_the_gate_with_a_window_that_grows_by_one_with_each_success() -> None:
+    gate = opened(max_in_flight=6)
     granted = []
     for _ in range(6):
         attempt(gate, "success", 1)
         granted.append(gate.free(1))
-    assert granted == [2, 4, 8, 16, 20, 20]
+    assert granted == [2, 3, 4, 5, 6, 6]
 
 
 def test_each_probe_that_fails_doubles_the_open_time_up_to_its_cap() -> None:
@@ -122,8 +123,8 @@ def test_the_open_time_starts_again_only_after_the_whole_window_is_back() -> Non
     for _ in range(FAILURES_TO_OPEN):
         attempt(gate, "failure", 1)
     assert gate.next_change_s(1) == 2
-    attempt(gate, "success", 3)
-    attempt(gate, "success", 3)
+    for _ in range(3):
+        attempt(gate, "success", 3)
     for _ in range(FAILURES_TO_OPEN):
         attempt(gate, "failure", 3)
     assert gate.next_change_s(3) == 1
@@ -208,6 +209,51 @@ def test_resuming_a_gate_that_is_not_paused_changes_nothing() -> None:
     assert gate.state(0) == "open"
 
 
+@pytest.mark.parametrize(("max_in_flight", "most"), [(1, 1), (2, 1), (3, 2), (4, 3), (7, 5), (64, 48)])
+def test_retries_hold_at_most_three_quarters_of_the_slots_and_at_least_one(max_in_flight: int, most: int) -> None:
+    gate = Gate(max_in_flight)
+    assert gate.free_for_retries(0) == most
+    gate.take(most, 0, retry=True)
+    assert (gate.free_for_retries(0), gate.free(0)) == (0, max_in_flight - most)
+
+
+def test_a_slot_that_a_retry_leaves_is_for_retries_again_and_that_of_a_first_attempt_is_not() -> None:
+    gate = Gate(4)
+    gate.take(3, 0, retry=True)
+    gate.take(1, 0)
+    gate.finish("success", 0, 0.0)
+    assert (gate.free(0), gate.free_for_retries(0)) == (1, 0)
+    gate.finish("success", 0, 0.0, retry=True)
+    assert (gate.free(0), gate.free_for_retries(0)) == (2, 1)
+    gate.give_back(1, retry=True)
+    assert (gate.free(0), gate.free_for_retries(0)) == (3, 2)
+
+
+def test_first_attempts_may_take_every_slot() -> None:
+    gate = Gate(4)
+    gate.take(4, 0)
+    assert (gate.free(0), gate.free_for_retries(0)) == (0, 0)
+
+
+def test_a_window_that_is_still_small_after_trouble_keeps_a_slot_too() -> None:
+    gate = opened(max_in_flight=64)
+    assert gate.free_for_retries(1) == 1
+    attempt(gate, "success", 1)
+    assert (gate.free(1), gate.free_for_retries(1)) == (2, 1)
+
+
+def test_a_receiver_that_comes_back_meets_one_probe_and_then_twice_as_many_requests_each_time() -> None:
+    gate, waiting, waves = opened(), 1_000, []
+    while waiting:
+        wave = min(waiting, gate.free(1))
+        gate.take(wave, 1)
+        for _ in range(wave):
+            gate.finish("success", 1, 0.0)
+        waves.append(wave)
+        waiting -= wave
+    assert waves[:8] == [1, 2, 4, 8, 16, 32, 64, 64]
+
+
 @pytest.mark.parametrize("rate_per_s", [1, 2.5, 7, 50, 300])
 @pytest.mark.parametrize("max_in_flight", [1, 64])
 def test_the_rate_holds_within_5_percent_over_30_s(rate_per_s: float, max_in_flight: int) -> None:
@@ -222,6 +268,21 @@ def test_the_rate_holds_within_5_percent_over_30_s(rate_per_s: float, max_in_fli
             gate.finish("success", now_s, 0.0)
         started += granted
     assert started == pytest.approx(30 * rate_per_s, rel=0.05)
+
+
+@pytest.mark.parametrize("replicas", [1, 2, 5])
+def test_so_many_replicas_allow_so_many_times_the_rate_because_each_has_a_gate_of_its_own(replicas: int) -> None:
+    rate_per_s, seconds = 10, 30
+    gates, started = [Gate(64, rate_per_s) for _ in range(replicas)], 0
+    for tick in range(100 * seconds + 1):
+        for gate in gates:
+            granted = gate.free(tick / 100)
+            gate.take(granted, tick / 100)
+            for _ in range(granted):
+                gate.finish("success", tick / 100, 0.0)
+            started += granted
+    # And each may start with a burst of one second's worth.
+    assert started == replicas * rate_per_s * (seconds + 1)
 
 
 def test_a_burst_is_one_seconds_worth_and_never_more_than_may_be_in_flight() -> None:
@@ -277,8 +338,7 @@ class AnyHistory(RuleBasedStateMachine):
         self.rate_per_s = rate_per_s
         self.gate = Gate(max_in_flight, rate_per_s)
         self.now_s = 1e5
-        self.in_flight = 0
-        self.sent = 0
+        self.in_flight = {False: 0, True: 0}
 
     @rule(seconds=st.floats(0, 100))
     def time_passes(self, seconds: float) -> None:
@@ -295,45 +355,47 @@ class AnyHistory(RuleBasedStateMachine):
         if wait_s > 1e-6:
             assert self.gate.free(self.now_s) == 0
         self.now_s += wait_s + 1e-6
-        if self.in_flight == 0:
+        if not any(self.in_flight.values()):
             assert self.gate.free(self.now_s) > 0
+            assert self.gate.free_for_retries(self.now_s) > 0
 
-    @rule(part=st.floats(0, 1))
-    def claim(self, part: float) -> None:
-        n = math.ceil(self.gate.free(self.now_s) * part)
-        self.gate.take(n, self.now_s)
-        self.in_flight += n
-        self.sent += n
+    @rule(part=st.floats(0, 1), retry=st.booleans())
+    def claim(self, part: float, *, retry: bool) -> None:
+        free = self.gate.free_for_retries(self.now_s) if retry else self.gate.free(self.now_s)
+        n = math.ceil(free * part)
+        self.gate.take(n, self.now_s, retry=retry)
+        self.in_flight[retry] += n
 
-    @rule(n=st.integers(-2, 50))
-    def claim_without_asking(self, n: int) -> None:
-        if 0 <= n <= self.max_in_flight - self.in_flight:
-            self.gate.take(n, self.now_s)
-            self.in_flight += n
+    @rule(n=st.integers(-2, 50), retry=st.booleans())
+    def claim_without_asking(self, n: int, *, retry: bool) -> None:
+        if 0 <= n <= self.max_in_flight - sum(self.in_flight.values()):
+            self.gate.take(n, self.now_s, retry=retry)
+            self.in_flight[retry] += n
         else:
             with pytest.raises(ValueError, match="cannot take"):
-                self.gate.take(n, self.now_s)
+                self.gate.take(n, self.now_s, retry=retry)
 
-    @rule(n=st.integers(-2, 50))
-    def release(self, n: int) -> None:
-        if 0 <= n <= self.in_flight:
-            self.gate.give_back(n)
-            self.in_flight -= n
+    @rule(n=st.integers(-2, 50), retry=st.booleans())
+    def release(self, n: int, *, retry: bool) -> None:
+        if 0 <= n <= self.in_flight[retry]:
+            self.gate.give_back(n, retry=retry)
+            self.in_flight[retry] -= n
         else:
             with pytest.raises(ValueError, match="cannot free"):
-                self.gate.give_back(n)
+                self.gate.give_back(n, retry=retry)
 
-    @precondition(lambda self: self.in_flight > 0)
+    @precondition(lambda self: any(self.in_flight.values()))
     @rule(
+        retry=st.booleans(),
         outcome=st.sampled_from(["success", "failure", "neutral"]),
         rng=st.floats(0, 1, exclude_max=True),
         hint_s=st.none() | st.floats(0, 1e12),
         times=st.integers(1, 40),
     )
-    def attempts_end(self, outcome: Signal, rng: float, hint_s: float | None, times: int) -> None:
-        for _ in range(min(times, self.in_flight)):
-            self.gate.finish(outcome, self.now_s, rng, hint_s)
-            self.in_flight -= 1
+    def attempts_end(self, outcome: Signal, rng: float, hint_s: float | None, times: int, *, retry: bool) -> None:
+        for _ in range(min(times, self.in_flight[retry])):
+            self.gate.finish(outcome, self.now_s, rng, hint_s, retry=retry)
+            self.in_flight[retry] -= 1
 
     @rule()
     def pause(self) -> None:
@@ -345,18 +407,26 @@ class AnyHistory(RuleBasedStateMachine):
 
     @invariant()
     def counts_hold(self) -> None:
-        assert 0 <= self.gate.in_flight == self.in_flight <= self.max_in_flight
+        assert 0 <= self.gate.in_flight == sum(self.in_flight.values()) <= self.max_in_flight
 
     @invariant()
     def only_the_states_grants_are_made(self) -> None:
         free, state = self.gate.free(self.now_s), self.gate.state(self.now_s)
-        assert 0 <= free <= self.max_in_flight - self.in_flight
+        in_flight = sum(self.in_flight.values())
+        assert 0 <= free <= self.max_in_flight - in_flight
         if state in {"open", "held", "paused"}:
             assert free == 0
         if state == "half_open":
-            assert free + self.in_flight <= max(1, self.in_flight)
+            assert free + in_flight <= max(1, in_flight)
         if self.rate_per_s is not None:
             assert free <= max(1, self.rate_per_s) + 1e-6
+
+    @invariant()
+    def retries_leave_room_for_first_attempts(self) -> None:
+        free, retries = self.gate.free(self.now_s), self.gate.free_for_retries(self.now_s)
+        assert 0 <= retries <= free
+        if retries and self.max_in_flight > 1:
+            assert self.in_flight[True] + retries < max(2, self.max_in_flight)
 
     @invariant()
     def no_wait_is_longer_than_the_longest(self) -> None:

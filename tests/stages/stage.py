@@ -9,7 +9,7 @@ LEASE_S = 60.0
 MIB = 1 << 20
 
 
-def job(number: int, *, destination: str = "shop", chained: int = 0) -> Job:
+def job(number: int, *, destination: str = "shop", chained: int = 0, attempts: int = 1) -> Job:
     """A claimed job with 10 bytes of body."""
     return Job(
         id=number,
@@ -20,8 +20,8 @@ def job(number: int, *, destination: str = "shop", chained: int = 0) -> Job:
         content_type="application/json",
         body=b"0123456789",
         headers={},
-        attempts=1,
-        claims=1,
+        attempts=attempts,
+        claims=attempts,
         chained=chained,
     )
 
@@ -35,9 +35,21 @@ async def insert(connection: Connection, number: int, lane: str | None = None) -
     )
 
 
+async def insert_retries(connection: Connection, number: int) -> None:
+    """Insert `number` jobs for `shop` that failed once and are due since an hour."""
+    await connection.execute("SET session_replication_role = replica")
+    await connection.execute(
+        "INSERT INTO outbox.job (topic, destination, payload, attempts, claims, run_at)"
+        " SELECT 't', 'shop', '{}', 1, 1, now() - interval '1 hour' FROM generate_series(1, %s)",
+        (number,),
+    )
+    await connection.execute("SET session_replication_role = origin")
+
+
 async def claim(store: Store, number: int) -> list[Job]:
     """Claim up to `number` jobs of `shop`."""
-    claimed = await store.claim([Range("shop", 1, number, number)], payload_bytes=64 * MIB)
+    ranges = [Range("shop", 1, number, number, retries=retries) for retries in (False, True)]
+    claimed = await store.claim(ranges, payload_bytes=64 * MIB)
     return claimed.jobs
 
 

@@ -10,10 +10,10 @@ import psycopg
 import pytest
 
 from relay.claim import WIDEST, Claimer
-from relay.model import Destination, Job
+from relay.model import Destination, Job, Room
 from relay.store import Store
 from tests.conftest import Connection
-from tests.stages.stage import MIB, insert, statuses
+from tests.stages.stage import MIB, insert, insert_retries, statuses
 
 POLL_S = 600.0
 
@@ -26,6 +26,7 @@ class Desk:
     free: int = 8
     budget_bytes: int = 64 * MIB
     mail_free: int = 0
+    retries_free: int = 1_000
     held: dict[str, int] = field(default_factory=dict)
     jobs: list[Job] = field(default_factory=list)
     more: dict[str, bool] = field(default_factory=dict)
@@ -35,7 +36,7 @@ class Desk:
         self.claimer = Claimer(
             self.store,
             [Destination("shop", "http://127.0.0.1/"), Destination("mail", "http://127.0.0.1/")],
-            wanted=lambda name: self.free if name == "shop" else self.mail_free,
+            wanted=self._wanted,
             bytes_held=lambda name: self.held.get(name, 0),
             payload_budget_bytes=self.budget_bytes,
             on_claimed=self._take,
@@ -45,6 +46,10 @@ class Desk:
             notify=True,
             rng=random.Random(1),
         )
+
+    def _wanted(self, name: str) -> Room:
+        free = self.free if name == "shop" else self.mail_free
+        return Room(free, min(free, self.retries_free))
 
     def _take(self, jobs: Sequence[Job], _since_s: float) -> None:
         self.jobs += jobs
@@ -84,6 +89,58 @@ async def test_it_takes_as_many_jobs_as_there_is_room_for_and_says_whether_more_
     assert len(await desk.look()) == 2
     assert desk.more == {"shop": False}
     assert await statuses(connection) == ["running"] * 10
+
+
+async def test_of_what_it_takes_no_more_are_retries_than_may_be_and_new_jobs_are_found_behind_all_of_them(
+    desk: Desk, connection: Connection
+) -> None:
+    desk.free, desk.retries_free = 8, 6
+    await insert_retries(connection, 5_000)
+    await insert(connection, 1)
+    assert sorted(each.is_retry for each in await desk.look()) == [False] + [True] * 6
+    # The one slot that is left is for first attempts, and is asked for as usual; the dispatcher rings for the others.
+    assert desk.more == {"shop": True}
+    assert desk.claimer._views["shop"].pause_s == pytest.approx(0.005)
+    desk.retries_free = 0
+    assert await desk.look() == []
+    await insert(connection, 1)
+    assert [each.is_retry for each in await desk.look()] == [False]
+
+
+async def test_where_one_job_is_wanted_at_a_time_first_attempts_and_retries_have_their_turns(
+    desk: Desk, connection: Connection
+) -> None:
+    await insert_retries(connection, 50)
+    await insert(connection, 50)
+    kinds = []
+    for _ in range(30):
+        desk.free = 1
+        kinds += [each.is_retry for each in await desk.look()]
+    assert kinds == [False, False, True] * 10
+
+
+async def test_where_one_kind_has_nothing_due_the_other_one_takes_every_turn(
+    desk: Desk, connection: Connection
+) -> None:
+    await insert_retries(connection, 20)
+    assert [each.is_retry for each in await desk.look()] == [True] * 8
+    await insert(connection, 20)
+    desk.free, desk.retries_free = 8, 0
+    assert [each.is_retry for each in await desk.look()] == [False] * 8
+
+
+async def test_a_lane_whose_holder_is_a_retry_counts_as_one_whichever_of_its_jobs_rang(
+    desk: Desk, connection: Connection
+) -> None:
+    await insert_retries(connection, 4)
+    await connection.execute("UPDATE outbox.job SET entity_key = 'lane-' || id")
+    await connection.execute(
+        "INSERT INTO outbox.job (topic, destination, entity_key, payload)"
+        " SELECT 't', 'shop', 'lane-' || id, '{}' FROM outbox.job"
+    )
+    desk.free, desk.retries_free = 8, 3
+    assert [each.id for each in await desk.look()] == [1, 2, 3]
+    assert await statuses(connection) == ["running"] * 3 + ["pending"] + ["blocked"] * 4
 
 
 async def test_a_burst_of_one_entity_is_put_aside_in_a_few_steps_that_look_twice_as_far_each_time(

@@ -78,7 +78,7 @@ async def test_a_delivery_cut_off_before_its_first_step_is_given_back() -> None:
         dispatcher.accept([job(1)])
         dispatcher.hurry()
         await line.until(lambda: bool(line.settled))
-        assert dispatcher.wanted("shop") == 3
+        assert dispatcher.wanted("shop") == (3, 2)
     assert given_back(line) == [1]
     assert dispatcher.bytes_held("shop") == 0
 
@@ -88,16 +88,47 @@ async def test_never_more_of_a_destination_run_than_its_max_in_flight() -> None:
     jobs = [job(number) for number in range(1, 11)]
     async with asyncio.TaskGroup() as group:
         dispatcher = line.dispatcher(group)
-        assert dispatcher.wanted("shop") == 3
+        assert dispatcher.wanted("shop") == (3, 2)
         dispatcher.accept(jobs)
         await line.until(lambda: len(line.running) == 3)
-        assert dispatcher.wanted("shop") == 0
+        assert dispatcher.wanted("shop") == (0, 0)
         assert dispatcher.bytes_held("shop") == 100
         for each in jobs:
             await line.end(each)
     assert line.most_running == 3
     assert [s.job.id for s in line.settled] == [each.id for each in jobs]
     assert dispatcher.bytes_held("shop") == 0
+
+
+async def test_retries_leave_a_slot_to_first_attempts_which_pass_them_by() -> None:
+    line = Line()
+    retries = [job(number, attempts=2) for number in (1, 2, 3, 4)]
+    async with asyncio.TaskGroup() as group:
+        dispatcher = line.dispatcher(group)
+        dispatcher.accept(retries)
+        await line.until(lambda: len(line.running) == 2)
+        # One slot is free, and what waits takes none of it.
+        assert dispatcher.wanted("shop").retries == 0
+        dispatcher.accept([job(5)])
+        await line.until(lambda: set(line.running) == {1, 2, 5})
+        await line.end(job(5))
+        assert set(line.running) == {1, 2}
+        await line.end(retries[0])
+        await line.until(lambda: set(line.running) == {2, 3})
+        for each in retries[1:]:
+            await line.end(each)
+    assert dispatcher.wanted("shop").retries == 2
+
+
+async def test_a_retry_cut_off_leaves_its_slot_to_retries_again() -> None:
+    line = Line()
+    async with asyncio.TaskGroup() as group:
+        dispatcher = line.dispatcher(group)
+        dispatcher.accept([job(1, attempts=2), job(2, attempts=2)])
+        await line.until(lambda: len(line.running) == 2)
+        dispatcher.hurry()
+        await line.until(lambda: len(line.settled) == 2)
+        assert dispatcher.wanted("shop") == (3, 2)
 
 
 async def test_a_job_whose_lease_does_not_cover_a_delivery_is_given_back_instead_of_sent() -> None:
@@ -117,7 +148,7 @@ async def test_what_waits_for_a_slot_is_given_back_when_the_gate_closes() -> Non
         dispatcher.accept([job(number) for number in range(1, 6)])
         await line.end(job(1), hold_s=60)
         assert given_back(line) == [4, 5]
-        assert dispatcher.wanted("shop") == 0
+        assert dispatcher.wanted("shop") == (0, 0)
         # What was sent before the trouble was known ends as it ends.
         await line.end(job(2))
         await line.end(job(3))
@@ -130,10 +161,10 @@ async def test_a_destination_that_was_held_is_claimed_again_when_the_time_is_ove
         dispatcher = line.dispatcher(group)
         dispatcher.accept([job(1)])
         await line.end(job(1), hold_s=0.05)
-        assert dispatcher.wanted("shop") == 0
+        assert dispatcher.wanted("shop") == (0, 0)
         await line.until(lambda: "shop" in line.rung)
         # A probe.
-        assert dispatcher.wanted("shop") == 1
+        assert dispatcher.wanted("shop") == (1, 1)
 
 
 @pytest.mark.parametrize(("chained", "goes_on"), [(0, "at once"), (7, "at once"), (8, "in its turn")])
