@@ -9,7 +9,7 @@ READY := .venv/.ready
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help venv demo test package-test failover matrix bench model histories lanes chaos lint ruff types floors migrations docs wheel requirements clean
+.PHONY: help venv demo test package-test image-test chart-test chart-docs transport hanging rate producers catalog browser screenshots pages failover matrix bench model histories lanes chaos lint ruff types floors migrations docs wheel requirements clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' Makefile
@@ -40,6 +40,39 @@ test: $(READY) ## the core suite; ARGS=tests/rules for a part, RELAY_TEST_POSTGR
 
 package-test: $(READY) ## the wheel's demo in a clean environment of every Python on this machine
 	@$(BIN)/pytest tests/package/installed.py
+
+image-test: $(READY) ## build and run the image without a daemon (Debian: apt-get install buildah podman runc mmdebstrap)
+	@$(BIN)/pytest tests/image/image.py
+
+chart-test: $(READY) ## the chart with Helm 3 and 4 against Kubernetes 1.27 to 1.37
+	@$(BIN)/pytest -q $(addprefix tests/chart/,rendered.py hardened.py refused.py installed.py documented.py test_written.py)
+
+chart-docs: $(READY) ## write the chart's schema, table of values and golden render
+	@$(BIN)/python -m tests.chart
+
+transport: $(READY) ## CPU of one POST, aiohttp's client beside ours; JSON=1
+	@$(BIN)/python -m tests.bench.transport $(if $(JSON),--json)
+
+hanging: $(READY) ## how little 19 destinations notice of one that hangs; JSON on the last line
+	@$(BIN)/python -m tests.bench.hanging
+
+rate: $(READY) ## how exactly a rate limit holds over 30 s
+	@$(BIN)/python -m tests.bench.rate
+
+producers: $(READY) ## the producers' pages of every language (Debian packages: head of tests/producers/stacks.py)
+	@$(BIN)/pytest tests/producers/stacks.py
+
+catalog: $(READY) ## write schema/catalog.txt from the migrations
+	@$(BIN)/python -m tests.schema.snapshot
+
+browser: $(READY) ## the dashboard in a real Chromium (Debian packages: chromium npm)
+	@$(BIN)/pytest tests/browser/stories.py
+
+screenshots: $(READY) ## write docs/images/*.png
+	@$(BIN)/pytest tests/browser/screenshots.py
+
+pages: $(READY) ## what each page of the dashboard reads with 2 million jobs
+	@$(BIN)/python -m tests.bench.pages
 
 failover: $(READY) ## a standby takes over under load: what a synchronous one keeps, what an asynchronous one forgets
 	@$(BIN)/pytest tests/failover/takeover.py
@@ -87,7 +120,7 @@ wheel: $(READY) ## build dist/*.whl and dist/*.tar.gz
 # For maintainers; needs uv. No index address may get into these files.
 COMPILE := uv pip compile --quiet --universal --generate-hashes --python-version 3.11 --no-header --no-annotate
 requirements: ## renew every requirements*.txt: to develop, to run the demo, to run the relay, to run the peers
-	$(COMPILE) pyproject.toml --extra demo --extra grpc --extra uvloop --group dev -o requirements-dev.txt
+	$(COMPILE) pyproject.toml --extra demo --extra grpc --group dev -o requirements-dev.txt
 	$(COMPILE) pyproject.toml --extra demo -c requirements-dev.txt -o requirements-demo.txt
 	$(COMPILE) pyproject.toml -c requirements-dev.txt -o requirements.txt
 	$(COMPILE) --group pyproject.toml:peers -c requirements-dev.txt -o tests/bench/peers/requirements.txt

@@ -1,37 +1,48 @@
 """HTTP, and nothing else speaks it: one POST of stored bytes, one bounded answer or the fault that came instead."""
 
 import asyncio
-import functools
-import os
+import contextlib
 import ssl
-import zlib
+from collections.abc import Iterable
+from dataclasses import dataclass
 from types import TracebackType
 from typing import Self
 
-import aiohttp
 import httpx
 
-from relay.model import Answer, Destination, ErrorClass, Fault, Result, Tls
-from relay.transport import SENDING, Resolver, Trail, Transport
+from relay.connection import reason
+from relay.dial import Dialler
+from relay.errors import ConfigError
+from relay.model import Destination, ErrorClass, Fault, Result, Tls
+from relay.resolver import Resolver
+from relay.transport import Transport
+from relay.tunnel import credentials
 
-ANSWER_LIMIT = 4096  # bytes of an answer's body that are read, and kept after decompression
+Route = tuple[str, Tls, str | None, str | tuple[str, ...]]
 
-_url = functools.lru_cache(1024)(httpx.URL)
-_UNCANONICAL = ErrorClass.EGRESS, "the URL's host is not a canonical address"
 
-Route = tuple[Tls, str | None, str | tuple[str, ...]]
+@dataclass(frozen=True, slots=True)
+class _Prepared:
+    """What is the same for every attempt: `head` is the request line and the headers that frame no body."""
+
+    destination: Destination
+    transport: Transport
+    head: str
 
 
 class Sender:
     """Sends attempts for all destinations of a replica; an async context manager, used on one event loop.
 
-    Any number of `send` calls may run at once: how many is the dispatcher's business. Destinations with
-    equal TLS files, proxy and egress policy share connections. TLS files are read at first use.
+    Any number of `send` calls may run at once: how many is the dispatcher's business. Destinations with equal
+    scheme, host, port, TLS files, proxy and egress policy share connections. TLS files are read at first use.
+    A file that has changed makes another `Tls`, and with it other connections.
     """
 
     def __init__(self) -> None:
         self._resolver = Resolver()
+        self._contexts: dict[Tls, ssl.SSLContext] = {}
         self._transports: dict[Route, Transport] = {}
+        self._prepared: dict[str, _Prepared] = {}
 
     async def __aenter__(self) -> Self:
         return self
@@ -40,8 +51,35 @@ class Sender:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         for transport in self._transports.values():
-            await transport.aclose()
-        await self._resolver.close()
+            transport.close()
+
+    def read(self, destinations: Iterable[Destination]) -> None:
+        """Reads the TLS files of these destinations that were not read before; for any thread.
+
+        Raises ConfigError, with a line for each destination whose files cannot be used.
+        """
+        faults = []
+        for destination in destinations:
+            tls = destination.tls
+            try:
+                if tls.contents and tls not in self._contexts:
+                    self._contexts[tls] = _context(tls)
+            except OSError as error:
+                faults.append(f"destinations.{destination.name}.tls: {_unusable(tls, error).detail}")
+        if faults:
+            raise ConfigError("\n".join(faults))
+
+    def configure(self, destinations: Iterable[Destination]) -> None:
+        """Keeps what these destinations use, and closes the other connections when what is in flight has ended."""
+        routes, known = set(), set()
+        for destination in destinations:
+            known.add(destination.tls)
+            with contextlib.suppress(httpx.InvalidURL):
+                routes.add(_route(destination, httpx.URL(destination.url)))
+        self._prepared.clear()
+        self._contexts = {tls: context for tls, context in self._contexts.items() if tls in known}
+        for route in self._transports.keys() - routes:
+            self._transports.pop(route).close()
 
     async def send(self, destination: Destination, headers: list[tuple[str, str]], body: bytes) -> Result:
         """POST `body`, byte for byte, with `headers` (ASCII), `Host` and `Content-Length`. Follow nothing.
@@ -51,73 +89,50 @@ class Sender:
         `destination.deadline_s` seconds from DNS to the last byte read. Raises only for our own bugs; a
         cancelled call closes its connection and lets the cancellation through.
         """
-        trail = Trail()
+        until_s = asyncio.get_running_loop().time() + destination.deadline_s
+        prepared = self._prepared.get(destination.name)
+        if prepared is None or prepared.destination is not destination:
+            try:
+                prepared = self._prepared[destination.name] = self._prepare(destination)
+            except httpx.InvalidURL:
+                return Fault(ErrorClass.EGRESS, "the URL's host is not a canonical address")
+            except OSError as error:
+                return _unusable(destination.tls, error)
+        lines = "".join([f"{name}: {value}\r\n" for name, value in headers])
+        head = f"{prepared.head}{lines}Content-Length: {len(body)}\r\n\r\n".encode("ascii")
         try:
-            async with asyncio.timeout(destination.deadline_s):
-                return await self._exchange(destination, headers, body, trail)
-        except TimeoutError:
-            detail = f"no complete answer within {destination.deadline_s} s, given up {trail.phase}"
+            return await prepared.transport.post(
+                head, body, connect_timeout_s=destination.connect_timeout_s, until_s=until_s
+            )
+        except TimeoutError as late:
+            detail = f"no complete answer within {destination.deadline_s} s, given up {late}"
             return Fault(ErrorClass.DEADLINE, detail)
 
-    async def _exchange(
-        self, destination: Destination, headers: list[tuple[str, str]], body: bytes, trail: Trail
-    ) -> Result:
-        try:
-            transport = self._transport(destination)
-        except OSError as error:
-            return _unusable(destination.tls, error)
-        try:
-            url = _url(destination.url)
-        except httpx.InvalidURL:
-            return Fault(*_UNCANONICAL)
-        request = httpx.Request(
-            "POST",
-            url,
-            headers=headers,
-            stream=httpx.ByteStream(body),
-            extensions={"timeout": {"connect": destination.connect_timeout_s}, "trail": trail},
-        )
-        try:
-            return await _answer(await transport.handle_async_request(request))
-        except httpx.RemoteProtocolError as error:
-            return Fault(ErrorClass.PROTOCOL, str(error))
-        except (aiohttp.ClientError, OSError) as error:
-            return Fault(*_fault(error, trail, secure=url.scheme == "https"))
+    def _prepare(self, destination: Destination) -> _Prepared:
+        url = httpx.URL(destination.url)
+        proxy = None if destination.proxy is None else httpx.URL(destination.proxy)
+        netloc, target, asking = url.netloc.decode("ascii"), url.raw_path.decode("ascii"), ""
+        if proxy is not None and url.scheme == "http":
+            target, asking = f"http://{netloc}{target}", credentials(proxy)
+        head = f"POST {target} HTTP/1.1\r\nHost: {netloc}\r\n{asking}"
+        return _Prepared(destination, self._transport(destination, url, proxy), head)
 
-    def _transport(self, destination: Destination) -> Transport:
-        route = (destination.tls, destination.proxy, destination.egress)
+    def _transport(self, destination: Destination, url: httpx.URL, proxy: httpx.URL | None) -> Transport:
+        tls, policy = destination.tls, destination.egress
+        route = _route(destination, url)
         if route not in self._transports:
-            tls, proxy, policy = route
-            self._transports[route] = Transport(_context(tls), proxy, policy, self._resolver)
+            secure = url.scheme == "https" or (proxy is not None and proxy.scheme == "https")
+            if secure and tls not in self._contexts:
+                self._contexts[tls] = _context(tls)
+            context = self._contexts[tls] if secure else None
+            dialler = Dialler(url, proxy, context=context, policy=policy, resolver=self._resolver)
+            self._transports[route] = Transport(dialler)
         return self._transports[route]
 
 
-async def _answer(response: httpx.Response) -> Answer:
-    body = b""
-    try:
-        async for chunk in response.stream:  # type: ignore[union-attr]  # ours is asynchronous
-            body += chunk
-            if len(body) >= ANSWER_LIMIT:
-                break
-    except httpx.ReadError:
-        # Cut. The status line and all headers arrived, so the receiver has answered; its body is only
-        # evidence for a person. Repeating what was answered 2xx would turn a bad network into duplicates.
-        pass
-    finally:
-        await response.aclose()
-    headers = {name.lower().decode("latin-1"): text.decode("latin-1") for name, text in response.headers.raw}
-    body = _decoded(body[:ANSWER_LIMIT], headers.get("content-encoding", ""))
-    return Answer(response.status_code, headers, body)
-
-
-def _decoded(body: bytes, encoding: str) -> bytes:
-    if encoding.lower() not in {"gzip", "x-gzip", "deflate"}:
-        return body
-    try:
-        # 32 lets zlib tell gzip from deflate; the limit is on what comes out, so a bomb stays small.
-        return zlib.decompressobj(32 + zlib.MAX_WBITS).decompress(body, ANSWER_LIMIT)
-    except zlib.error:
-        return body
+def _route(destination: Destination, url: httpx.URL) -> Route:
+    origin = f"{url.scheme}://{url.netloc.decode('ascii')}"
+    return origin, destination.tls, destination.proxy, destination.egress
 
 
 def _context(tls: Tls) -> ssl.SSLContext:
@@ -131,56 +146,4 @@ def _context(tls: Tls) -> ssl.SSLContext:
 
 def _unusable(tls: Tls, error: OSError) -> Fault:
     files = ", ".join(filter(None, (tls.ca_file, tls.client_certificate_file, tls.client_key_file)))
-    return Fault(ErrorClass.TLS, f"cannot use the TLS files {files}: {_reason(error)}")
-
-
-def _fault(error: Exception, trail: Trail, *, secure: bool) -> tuple[ErrorClass, str]:
-    """The one error map. Sentences are ours: aiohttp's name the whole URL, and a URL can be a secret."""
-    match error:
-        case aiohttp.ClientConnectorError():
-            return _unconnected(error, f"{error.host}:{error.port}", trail, secure=secure)
-        case aiohttp.ConnectionTimeoutError():
-            return ErrorClass.CONNECT, "no connection within the connect timeout (name, TCP and TLS)"
-        case aiohttp.InvalidURL():
-            return _UNCANONICAL
-        case aiohttp.ClientHttpProxyError():
-            return ErrorClass.CONNECT, f"the proxy answered {error.status} to CONNECT"
-        case aiohttp.ClientResponseError():
-            return ErrorClass.PROTOCOL, f"the answer is not HTTP/1.1: {' '.join(error.message.split())[:200]}"
-    if isinstance(error.__cause__, ssl.SSLError):
-        kind = ErrorClass.TLS
-    else:
-        kind = ErrorClass.WRITE if trail.phase == SENDING else ErrorClass.READ
-    return kind, f"the connection broke {trail.phase}: {_reason(error.__cause__)}"
-
-
-def _unconnected(
-    error: aiohttp.ClientConnectorError, peer: str, trail: Trail, *, secure: bool
-) -> tuple[ErrorClass, str]:
-    reason = _reason(error.os_error)
-    match error:
-        case aiohttp.ClientConnectorDNSError():
-            return ErrorClass.DNS, f"{error.host} does not resolve: {reason}"
-        case aiohttp.ClientConnectorCertificateError():
-            return ErrorClass.TLS, f"{peer} is not trusted: {reason}"
-        case aiohttp.ClientConnectorSSLError():
-            return ErrorClass.TLS, f"no TLS with {peer}: {reason}"
-    if secure and isinstance(error.os_error, ConnectionResetError | ConnectionAbortedError):
-        # Before the request is written only a TLS handshake has a connection that can be reset.
-        return ErrorClass.TLS, f"{peer} broke off the TLS handshake"
-    if trail.refused and not trail.dialled:
-        return ErrorClass.EGRESS, f"{peer} is refused: {trail.refused}"
-    return ErrorClass.CONNECT, f"cannot connect to {peer}: {reason}"
-
-
-def _reason(error: BaseException | None) -> str:
-    match error:
-        case ssl.SSLCertVerificationError():
-            return error.verify_message
-        case ssl.SSLError():
-            return error.reason or str(error)
-        case OSError(errno=int(number)) if number > 0:
-            return os.strerror(number)
-        case OSError():
-            return error.strerror or str(error)
-    return "closed by the receiver"
+    return Fault(ErrorClass.TLS, f"cannot use the TLS files {files}: {reason(error)}")

@@ -5,6 +5,7 @@ import contextlib
 import functools
 import os
 import pwd
+import signal
 import socket
 import sys
 from collections.abc import AsyncIterator, Callable, Coroutine
@@ -32,12 +33,24 @@ def verb(function: Callable[Concatenate[click.Context, P], Coroutine[Any, Any, i
     @click.pass_context
     @functools.wraps(function)
     def command(context: click.Context, /, *args: P.args, **kwargs: P.kwargs) -> None:
+        # The first process of a container does not die of a SIGTERM that it does not handle.
+        signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
         try:
-            sys.exit(asyncio.run(function(context, *args, **kwargs)) or 0)
+            with asyncio.Runner(loop_factory=_loop_factory()) as runner:
+                sys.exit(runner.run(function(context, *args, **kwargs)) or 0)
         except (RelayError, psycopg.Error, *UNAVAILABLE) as error:
             fail(_explained(error))
 
     return command
+
+
+def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
+    """What makes the event loop: uvloop where it is installed, since a delivery costs an eighth less CPU on it."""
+    try:
+        import uvloop  # noqa: PLC0415 - not for every platform
+    except ImportError:
+        return None
+    return uvloop.new_event_loop
 
 
 def _explained(error: Exception) -> RelayError:

@@ -53,6 +53,7 @@ async def with_sender(url: str, jobs: int, in_flight: int, body: bytes) -> None:
         await asyncio.gather(*(work() for _ in range(in_flight)))
 
 
+CLIENTS = {"aiohttp": with_aiohttp, "sender": with_sender}
+
 if __name__ == "__main__":
-    loop = {"aiohttp": with_aiohttp, "sender": with_sender}[sys.argv[1]]
-    asyncio.run(loop(sys.argv[2], int(sys.argv[3]), int(sys.argv[4]), b"x" * int(sys.argv[5])))
+    asyncio.run(CLIENTS[sys.argv[1]](sys.argv[2], int(sys.argv[3]), int(sys.argv[4]), b"x" * int(sys.argv[5])))

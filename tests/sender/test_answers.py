@@ -69,7 +69,6 @@ async def test_http_1_0_without_keep_alive_ends_with_its_connection(sender: Send
     assert (await answer(sender, b"HTTP/1.0 200 OK\r\n\r\nfine", b", thanks")).body == b"fine, thanks"
 
 
-@pytest.mark.filterwarnings("ignore:Sending a large body:ResourceWarning")
 @pytest.mark.parametrize("rest", [b"", b"too large"])
 async def test_an_answer_before_the_body_was_read_counts_and_ends_the_connection(sender: Sender, rest: bytes) -> None:
     async def handler(connection: Connection) -> None:

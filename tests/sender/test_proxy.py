@@ -94,3 +94,85 @@ async def test_the_environment_names_no_proxy(sender: Sender, monkeypatch: pytes
             monkeypatch.setenv(name, f"http://127.0.0.1:{proxy.port}")
         assert isinstance(await sender.send(receiver.destination(), HEADERS, b"{}"), Answer)
     assert proxy.connections == []
+
+
+async def test_a_proxy_that_wants_tls_itself_gets_it_and_the_receivers_within(sender: Sender, tmp_path: Path) -> None:
+    ca = trustme.CA()
+    ca.cert_pem.write_to_path(str(tmp_path / "ca.pem"))
+    outer, inner = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    ca.issue_cert("localhost").configure_cert(outer)
+    ca.issue_cert("receiver.invalid").configure_cert(inner)
+
+    async def tunnel(connection: Connection) -> None:
+        await connection.head()
+        await connection.write(b"HTTP/1.1 200 OK\r\n\r\n")
+        await connection.writer.start_tls(inner)
+        await keep_answering(connection)
+
+    async with receiving(tunnel, tls=outer) as proxy:
+        destination = proxy.destination(
+            url="https://receiver.invalid/hook",
+            proxy=f"https://localhost:{proxy.port}",
+            tls=Tls(ca_file=str(tmp_path / "ca.pem")),
+        )
+        for _ in range(2):
+            result = await sender.send(destination, HEADERS, b"{}")
+            assert isinstance(result, Answer), result
+    assert len(proxy.connections) == 1
+
+
+async def test_credentials_for_a_proxy_stay_with_it_where_there_is_a_tunnel(sender: Sender, tmp_path: Path) -> None:
+    ca = trustme.CA()
+    ca.cert_pem.write_to_path(str(tmp_path / "ca.pem"))
+    server = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    ca.issue_cert("receiver.invalid").configure_cert(server)
+    heads: list[bytes] = []
+
+    async def tunnel(connection: Connection) -> None:
+        heads.append(await connection.head())
+        await connection.write(b"HTTP/1.1 200 OK\r\n\r\n")
+        await connection.writer.start_tls(server)
+        heads.append((await connection.request())[0])
+        await connection.write(OK)
+
+    async with receiving(tunnel) as proxy:
+        destination = proxy.destination(
+            url="https://receiver.invalid/hook",
+            proxy=f"http://user:hunter2@127.0.0.1:{proxy.port}",
+            tls=Tls(ca_file=str(tmp_path / "ca.pem")),
+        )
+        assert isinstance(await sender.send(destination, HEADERS, b"{}"), Answer)
+    to_proxy, to_receiver = heads
+    assert b"\r\nProxy-Authorization: Basic " + CREDENTIALS + b"\r\n" in to_proxy
+    assert b"Proxy-Authorization" not in to_receiver
+    assert to_receiver.startswith(b"POST /hook HTTP/1.1\r\nHost: receiver.invalid\r\n")
+
+
+@pytest.mark.parametrize("answer", [b"", b"220 mail.example ESMTP\r\n\r\n", b"HTTP/1.1 " + b"x" * 20_000])
+async def test_a_proxy_that_does_not_answer_as_one_is_a_connect_fault(sender: Sender, answer: bytes) -> None:
+    async def handler(connection: Connection) -> None:
+        await connection.head()
+        await connection.write(answer)
+
+    async with receiving(handler) as proxy:
+        destination = proxy.destination(
+            url="https://receiver.invalid/hook", proxy=f"http://user:hunter2@127.0.0.1:{proxy.port}"
+        )
+        result = await sender.send(destination, HEADERS, b"{}")
+    assert result == Fault(ErrorClass.CONNECT, "the proxy did not answer to CONNECT")
+
+
+async def test_a_receiver_without_tls_behind_a_tunnel_is_named(sender: Sender) -> None:
+    async def tunnel(connection: Connection) -> None:
+        await connection.head()
+        await connection.write(b"HTTP/1.1 200 OK\r\n\r\n")
+        await connection.reader.read(1)
+        await connection.write(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+        await connection.until_lost()
+
+    async with receiving(tunnel) as proxy:
+        destination = proxy.destination(url="https://receiver.invalid/hook", proxy=f"http://127.0.0.1:{proxy.port}")
+        result = await sender.send(destination, HEADERS, b"{}")
+    assert isinstance(result, Fault)
+    assert result.error_class is ErrorClass.TLS
+    assert result.detail.startswith("no TLS with receiver.invalid:443: ")
