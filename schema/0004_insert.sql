@@ -5,7 +5,8 @@
 -- old replicas: may run
 -- transaction:  one
 
--- ORMs write NULL where they mean the default, and a due time in the past means now.
+-- ORMs write NULL where they mean the default, a due time in the past means now, and a transaction can say once for
+-- all of its jobs which trace it belongs to: SET LOCAL outbox.traceparent, and outbox.tracestate.
 CREATE FUNCTION outbox.normalise() RETURNS trigger
     LANGUAGE plpgsql
     SET search_path = pg_catalog, pg_temp
@@ -18,6 +19,13 @@ BEGIN
     ELSE
         NEW.run_at := NEW.created_at;
     END IF;
+    IF NEW.traceparent IS NULL THEN
+        -- A setting that was local to an earlier transaction is empty in this one, not unknown.
+        NEW.traceparent := nullif(current_setting('outbox.traceparent', true), '');
+        IF NEW.traceparent IS NOT NULL THEN
+            NEW.tracestate := nullif(current_setting('outbox.tracestate', true), '');
+        END IF;
+    END IF;
     RETURN NEW;
 END
 $$;
@@ -27,6 +35,8 @@ CREATE FUNCTION outbox.subscribers(topic text) RETURNS text[]
     LANGUAGE plpgsql
     STABLE
     SET search_path = pg_catalog, pg_temp
+    -- Somebody's ALTER TABLE of the registry does not hold up business: then the job waits as unrouted.
+    SET lock_timeout = '250ms'
 AS $$
 BEGIN
     RETURN ARRAY(
@@ -102,7 +112,8 @@ GRANT SELECT ON SEQUENCE outbox.idle TO PUBLIC;
 -- Triggers fire in the order of their names: normalise, route, wake.
 CREATE TRIGGER job_normalise BEFORE INSERT ON outbox.job
     FOR EACH ROW
-    WHEN (NEW.run_at IS DISTINCT FROM NEW.created_at OR NEW.priority IS NULL OR NEW.idempotency_key IS NULL)
+    WHEN (NEW.run_at IS DISTINCT FROM NEW.created_at OR NEW.priority IS NULL OR NEW.idempotency_key IS NULL
+          OR (NEW.traceparent IS NULL AND current_setting('outbox.traceparent', true) <> ''))
     EXECUTE FUNCTION outbox.normalise();
 
 CREATE TRIGGER job_route BEFORE INSERT ON outbox.job

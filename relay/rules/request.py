@@ -5,7 +5,8 @@
 | Content-Type, User-Agent                   | always                                                        |
 | Idempotency-Key                            | always; the same on every attempt and redrive                 |
 | webhook-id, -timestamp, -signature         | when the destination has secrets; Standard Webhooks 1.0       |
-| traceparent, tracestate                    | when well-formed by W3C Trace Context, otherwise left out     |
+| traceparent                                | of the attempt's span; without one as in the next line        |
+| traceparent, tracestate                    | the producer's, when well-formed by W3C Trace Context         |
 | Relay-Topic, Relay-Entity-Key              | the key where there is one; percent-encoded where needed      |
 | Relay-Sequence, Relay-Attempt              | the job's id and the number of this attempt                   |
 | Relay-Redrive                              | `true` on a job sent again after it, or later ones, arrived   |
@@ -46,11 +47,14 @@ _TRACEPARENT = re.compile(r"(?!ff)([0-9a-f]{2})-(?!0{32})[0-9a-f]{32}-(?!0{16})[
 _TRACESTATE_MEMBER = re.compile(r"([a-z0-9][a-z0-9_\-*/@]{0,255})=[ -+\--<>-~]{0,255}[!-+\--<>-~]")
 
 
-def headers(job: Job, destination: Destination, timestamp_s: int) -> list[tuple[str, str]]:
+def headers(
+    job: Job, destination: Destination, timestamp_s: int, traceparent: str | None = None
+) -> list[tuple[str, str]]:
     """All headers of this attempt in the order they are sent, except those that frame the message.
 
-    `timestamp_s` is the time of this attempt in whole seconds since 1970. Raises ValueError, naming the
-    header and not its value, when one cannot be sent: the tables' constraints let none of those in.
+    `timestamp_s` is the time of this attempt in whole seconds since 1970. `traceparent` is of the attempt's span
+    where it has one. Raises ValueError, naming the header and not its value, when one cannot be sent: the tables'
+    constraints let none of those in.
     """
     key = f"{job.idempotency_key}-{destination.key_suffix}" if destination.key_suffix else job.idempotency_key
     sent = [
@@ -64,7 +68,10 @@ def headers(job: Job, destination: Destination, timestamp_s: int) -> list[tuple[
             ("webhook-timestamp", str(timestamp_s)),
             ("webhook-signature", signature(destination.secrets, key, timestamp_s, job.body)),
         ]
-    if job.traceparent is not None and valid_traceparent(job.traceparent):
+    if traceparent is not None:
+        # A new trace; the job's tracestate belongs to its producer's.
+        sent.append(("traceparent", traceparent))
+    elif job.traceparent is not None and valid_traceparent(job.traceparent):
         sent.append(("traceparent", job.traceparent))
         if job.tracestate is not None and valid_tracestate(job.tracestate):
             sent.append(("tracestate", job.tracestate))

@@ -1,0 +1,65 @@
+"""The way of metrics to a collector, in words that an operator can use when it is blocked."""
+
+import logging
+from typing import Any
+
+from opentelemetry.sdk.metrics.export import MetricExporter, MetricExportResult, MetricsData
+
+from relay.errors import ConfigError
+from relay.telemetry.log import event, without_credentials
+
+
+def metric_exporter_of(protocol: str) -> MetricExporter:
+    """The exporter for a value of OTEL_EXPORTER_OTLP_PROTOCOL; raises ConfigError where there is none."""
+    match protocol:
+        case "http/protobuf":
+            from opentelemetry.exporter.otlp.proto.http import metric_exporter as http  # noqa: PLC0415
+
+            return _Exporter(http.OTLPMetricExporter(), http.__name__)
+        case "grpc":
+            try:
+                from opentelemetry.exporter.otlp.proto.grpc import exporter as base  # noqa: PLC0415
+                from opentelemetry.exporter.otlp.proto.grpc import metric_exporter as grpc  # noqa: PLC0415
+            except ImportError as error:
+                sentence = "OTEL_EXPORTER_OTLP_PROTOCOL=grpc needs its extra: pip install 'outbox-relay[grpc]'"
+                raise ConfigError(f"{sentence} ({error})") from error
+            return _Exporter(grpc.OTLPMetricExporter(), base.__name__)
+    raise ConfigError(f"OTEL_EXPORTER_OTLP_PROTOCOL is {protocol!r}; the relay has http/protobuf and grpc")
+
+
+class _Exporter(MetricExporter):
+    """Says once that the collector takes no metrics, and once that it does again, as that of the spans does.
+
+    `log` is the logger of the exporter inside. What it says is the reason, and is not written by itself.
+    """
+
+    def __init__(self, exporter: MetricExporter, log: str) -> None:
+        # The reader asks here what the exporter inside was told by OTEL_EXPORTER_OTLP_METRICS_*.
+        super().__init__(exporter._preferred_temporality, exporter._preferred_aggregation)  # noqa: SLF001
+        self._exporter = exporter
+        self._failing = False
+        self._why = ""
+        logging.getLogger(log).addFilter(self._keep)
+
+    def export(self, metrics_data: MetricsData, timeout_millis: float = 10_000, **options: Any) -> MetricExportResult:
+        """Sends one collection, on the reader's own thread."""
+        result = self._exporter.export(metrics_data, timeout_millis, **options)
+        failing = result is not MetricExportResult.SUCCESS
+        if failing and not self._failing:
+            event(logging.WARNING, "metrics_not_exported", why=without_credentials(self._why))
+        elif self._failing and not failing:
+            event(logging.INFO, "metrics_exported_again")
+        self._failing = failing
+        return result
+
+    def force_flush(self, timeout_millis: float = 10_000) -> bool:
+        """Waits for the export under way."""
+        return self._exporter.force_flush(timeout_millis)
+
+    def shutdown(self, timeout_millis: float = 30_000, **options: Any) -> None:
+        """Ends the retries under way."""
+        self._exporter.shutdown(timeout_millis, **options)
+
+    def _keep(self, record: logging.LogRecord) -> bool:
+        self._why = record.getMessage()
+        return False
