@@ -9,7 +9,7 @@ READY := .venv/.ready
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help venv demo test package-test image-test chart-test chart-docs transport hanging rate producers catalog browser screenshots pages failover matrix bench model histories lanes chaos lint ruff types floors migrations docs wheel requirements clean
+.PHONY: help venv demo stand psql test package-test image-test chart-test chart-docs retain tracing transport hanging rate producers catalog browser screenshots pages failover matrix bench model histories lanes chaos lint ruff types floors migrations docs wheel requirements clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' Makefile
@@ -35,6 +35,12 @@ $(READY): requirements-dev.txt pyproject.toml
 demo: $(READY) ## the whole story in SECONDS=30, JSON=1 for a last line to parse
 	@$(BIN)/relay demo --seconds $(SECONDS) $(if $(JSON),--json)
 
+stand: $(READY) ## a PostgreSQL and a receiver to try the relay with, until Ctrl-C; see docs/getting-started.md
+	@$(BIN)/python -m relay.demo.stand
+
+psql: $(READY) ## psql in the stand's database
+	@$(BIN)/python -m relay.demo.stand psql
+
 test: $(READY) ## the core suite; ARGS=tests/rules for a part, RELAY_TEST_POSTGRES=15 for another PostgreSQL
 	@$(BIN)/pytest -n $(WORKERS) $(ARGS)
 
@@ -49,6 +55,12 @@ chart-test: $(READY) ## the chart with Helm 3 and 4 against Kubernetes 1.27 to 1
 
 chart-docs: $(READY) ## write the chart's schema, table of values and golden render
 	@$(BIN)/python -m tests.chart
+
+retain: $(READY) ## what cleaning up 2 million rows costs the claims beside it, and bloat over 20 turnovers; QUICK=1 JSON=1
+	@$(BIN)/python -m tests.bench.retain $(if $(QUICK),--quick) $(if $(JSON),--json)
+
+tracing: $(READY) ## deliveries per CPU second with tracing off, at 1 % and at 100 %
+	@$(BIN)/python -m tests.bench.tracing
 
 transport: $(READY) ## CPU of one POST, aiohttp's client beside ours; JSON=1
 	@$(BIN)/python -m tests.bench.transport $(if $(JSON),--json)
