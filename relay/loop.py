@@ -3,7 +3,9 @@
 import asyncio
 import contextlib
 import logging
+import math
 import random
+import time
 from collections.abc import Awaitable, Callable
 
 from relay.database import CONFLICTS, UNAVAILABLE
@@ -17,15 +19,37 @@ class Loop:
 
     def __init__(self, name: str, step: Callable[[], Awaitable[float]], rng: random.Random) -> None:
         self.name = name
+        #: When a step succeeded last, on the monotonic clock.
+        self.succeeded_s = -math.inf
         self._step = step
         self._rng = rng
         self._woken = asyncio.Event()
         self._stopping = False
         self._away_s = 0.0
+        # When the next step is to begin, and when one that succeeds was: the same, until one fails.
+        self._next_s = self._owed_s = time.monotonic()
+
+    @property
+    def away(self) -> bool:
+        """Whether the last step found the database away."""
+        return self._away_s > 0
+
+    @property
+    def behind_s(self) -> float:
+        """For how many seconds a step that succeeds is owed; 0 while the loop waits as planned, or was stopped."""
+        return 0.0 if self._stopping else max(0.0, time.monotonic() - self._owed_s)
+
+    @property
+    def stuck_s(self) -> float:
+        """For how many seconds the end of a step is owed, whether it succeeds or not."""
+        return 0.0 if self._stopping else max(0.0, time.monotonic() - self._next_s)
 
     def wake(self) -> None:
         """Ends the wait before the next step."""
-        self._woken.set()
+        if not self._woken.is_set():
+            self._woken.set()
+            self._next_s = min(self._next_s, time.monotonic())
+            self._owed_s = min(self._owed_s, self._next_s)
 
     def stop(self) -> None:
         """Ends the loop after the step under way, so that no statement is cut off with its outcome unknown."""
@@ -35,10 +59,14 @@ class Loop:
     async def run(self) -> None:
         """Runs until `stop`. Neither a database that is away nor a bug in one step ends it."""
         while not self._stopping:
+            began_s = time.monotonic()
             pause_s = await self._guarded()
+            self._next_s = time.monotonic() + (0.0 if self._woken.is_set() else pause_s)
+            if self.succeeded_s >= began_s:
+                self._owed_s = self._next_s
             if pause_s > 0:
                 with contextlib.suppress(TimeoutError):
-                    async with asyncio.timeout(None if pause_s == float("inf") else pause_s):
+                    async with asyncio.timeout(None if pause_s == math.inf else pause_s):
                         await self._woken.wait()
             self._woken.clear()
 
@@ -59,6 +87,7 @@ class Loop:
         if self._away_s:
             event(logging.INFO, "database_back", loop=self.name)
             self._away_s = 0.0
+        self.succeeded_s = time.monotonic()
         return pause_s
 
 

@@ -17,10 +17,11 @@ CREATE TABLE outbox.operation (
     CONSTRAINT operation_names_an_actor CHECK (actor <> '')
 );
 
--- Read by `relay job show`: what was done to this job.
+-- Read by `relay job show` and `relay operations`: what was done to this job, or to this destination and its jobs.
 CREATE INDEX operation_job ON outbox.operation (job_id, id) WHERE job_id IS NOT NULL;
+CREATE INDEX operation_destination ON outbox.operation (destination, id);
 
 GRANT SELECT, INSERT ON outbox.operation TO outbox_relay;
 GRANT SELECT ON outbox.operation TO outbox_reader;
 
-COMMENT ON TABLE outbox.operation IS 'One row for each thing that a person did to a job or a destination; nothing deletes them.';
+COMMENT ON TABLE outbox.operation IS 'One row for each thing that a person did to a job or a destination, or a replica that paused one; nothing deletes them.';

@@ -1,6 +1,6 @@
 -- Discards one job that waits, failed for good, or was never routed; comes back with what it was before.
 --
--- Between lock_lane.sql and settle_lanes.sql in one transaction. With the lock of this row alone the lane would
+-- Between lock_lanes.sql and settle_lanes.sql in one transaction. With the lock of this row alone the lane would
 -- strand: a settle of the holder that looks for the next job sees this one still blocked, waits for its lock,
 -- finds it discarded, and leaves those behind it asleep, while the cancel sees the holder still running.
 --

@@ -17,7 +17,7 @@ found AS (
      UNION
     SELECT u.id
       FROM ((SELECT j.id, j.idempotency_key FROM outbox.job j WHERE j.status = 'pending'
-              ORDER BY j.destination, j.priority, j.run_at, j.id LIMIT %(cap)s)
+              ORDER BY j.destination, j.priority, (j.attempts > 0), j.run_at, j.id LIMIT %(cap)s)
              UNION ALL
             (SELECT j.id, j.idempotency_key FROM outbox.job j WHERE j.status = 'running'
               ORDER BY j.destination, j.entity_key LIMIT %(cap)s)

@@ -1,8 +1,12 @@
--- Takes many lanes for an operator, as lock_lane.sql takes one: comes back with each lane's holder, and whether it
--- could be locked as such. The caller asks again, as a statement of its own, until every holder found is the one it
--- locked the time before. Lanes that nobody holds do not come back.
+-- Takes lanes for an operator: finds their holders as a claim does, and waits for the holders' row locks.
 --
--- locks   the holders, waited for (lock_timeout ends that).
+-- Comes back with each lane's holder, and whether it could be locked as such. While this waited, another job may have
+-- become the holder: the caller asks again, as a statement of its own, until every holder found is the one it locked
+-- the time before. Lanes that nobody holds do not come back.
+--
+-- locks   the holders. Here they are waited for (lock_timeout ends that): a claim has one for the length of one
+--         statement, a settle for a transaction. Once it is held, no claim touches a row of the lane, and no settle of
+--         the holder gets as far as looking for the next one.
 -- index   job_running and job_lane, then job_pkey.
 -- order   by id, as settles take them.
 WITH head AS MATERIALIZED (

@@ -15,6 +15,9 @@ SELECT needed.what
                 AND has_table_privilege('outbox.attempt', 'DELETE')),
                ('SELECT and INSERT on outbox.operation',
                 has_table_privilege('outbox.operation', 'SELECT') AND has_table_privilege('outbox.operation', 'INSERT')),
+               ('SELECT, INSERT and UPDATE on outbox.sample',
+                has_table_privilege('outbox.sample', 'SELECT') AND has_table_privilege('outbox.sample', 'INSERT')
+                AND has_table_privilege('outbox.sample', 'UPDATE')),
                ('SELECT and UPDATE on sequence outbox.idle',
                 has_sequence_privilege('outbox.idle', 'SELECT') AND has_sequence_privilege('outbox.idle', 'UPDATE'))
        ) AS needed (what, granted)

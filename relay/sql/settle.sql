@@ -1,4 +1,5 @@
--- Writes what became of a batch of attempts, and keeps the failed ones.
+-- Writes what became of a batch of attempts, and keeps the failed ones. Without `keep_done` a delivered job is deleted
+-- in place of being written once more, which spares the database that version and the retention of it.
 --
 -- fence   (locked_by, claims): `claims` only grows, and `locked_by` is new at every process start, so a late
 --         result can not match a newer claim. `attempts` would not do: it is given back. What does not come
@@ -27,17 +28,31 @@ settled AS (
      WHERE j.id = r.id
        AND j.claims = r.claims
        AND j.locked_by = %(locked_by)s
+       AND (r.status <> 'done' OR %(keep_done)s::boolean)
+    RETURNING j.id, j.claims
+),
+deleted AS (
+    DELETE FROM outbox.job j
+     USING result r
+     WHERE j.id = r.id
+       AND j.claims = r.claims
+       AND j.locked_by = %(locked_by)s
+       AND r.status = 'done' AND NOT %(keep_done)s::boolean
     RETURNING j.id, j.claims
 ),
 kept AS (
-    INSERT INTO outbox.attempt (job_id, claim, attempt, replica, error_class, detail, status, duration_s, response)
-    SELECT f.job_id, f.claim, f.attempt, %(locked_by)s, f.error_class, f.detail, f.status, f.duration_s, f.response
+    INSERT INTO outbox.attempt (job_id, claim, attempt, replica, error_class, detail, status, duration_s, response,
+                                trace_id)
+    SELECT f.job_id, f.claim, f.attempt, %(locked_by)s, f.error_class, f.detail, f.status, f.duration_s, f.response,
+           f.trace_id
       FROM unnest(%(failed_ids)s::bigint[], %(failed_claims)s::integer[], %(failed_attempts)s::integer[],
                   %(error_classes)s::text[], %(details)s::text[], %(http_statuses)s::integer[],
-                  %(durations_s)s::float8[], %(responses)s::bytea[])
-           AS f (job_id, claim, attempt, error_class, detail, status, duration_s, response)
+                  %(durations_s)s::float8[], %(responses)s::bytea[], %(trace_ids)s::text[])
+           AS f (job_id, claim, attempt, error_class, detail, status, duration_s, response, trace_id)
       JOIN settled s ON s.id = f.job_id AND s.claims = f.claim
         -- A table restored without the other one may hold such a row; it must not keep an outcome from being written.
         ON CONFLICT (job_id, claim) DO NOTHING
 )
-SELECT s.id FROM settled s
+SELECT s.id, s.claims FROM settled s
+ UNION ALL
+SELECT d.id, d.claims FROM deleted d

@@ -56,6 +56,7 @@ RETURNING j.id, j.destination, j.topic, j.entity_key, j.idempotency_key,
               coalesce(j.content_type, 'application/json') AS content_type,
           CASE j.status WHEN 'running' THEN coalesce(convert_to(j.payload::text, 'UTF8'), j.body) END AS body,
           j.headers, j.attempts, j.claims, j.max_attempts, -- A producer may write anything here, and it stands outside the byte budget. No legal value is longer.
-              CASE WHEN octet_length(j.traceparent) <= 512 THEN j.traceparent END AS traceparent,
+              CASE WHEN octet_length(j.traceparent) > 512 THEN '' ELSE j.traceparent END AS traceparent,
               CASE WHEN octet_length(j.tracestate) <= 8192 THEN j.tracestate END AS tracestate, j.redrive,
+          extract(epoch FROM now() - coalesce(j.scheduled_at, j.created_at))::float8 AS waited_s,
           j.status = 'running' AS started

@@ -1,5 +1,6 @@
 -- Jobs by id with all that their waiting depends on: the lane's holder and its last failure, the destination,
--- how many are due before them (stops at `cap`), and the last thing a person did to them.
+-- how many of their kind, first attempts or retries, are due before them (stops at `cap`), and the last thing a
+-- person did to them.
 --
 -- locks   none.
 -- index   job_pkey; job_running and job_lane for the holder; attempt_pkey, job_due, operation_job.
@@ -44,7 +45,8 @@ SELECT j.id, j.destination, j.topic, j.entity_key, j.idempotency_key, j.status, 
          FROM (SELECT
                  FROM outbox.job k
                 WHERE j.status = 'pending' AND k.status = 'pending' AND k.destination = j.destination
-                  AND k.priority = j.priority AND k.run_at <= now() AND (k.run_at, k.id) < (j.run_at, j.id)
+                  AND k.priority = j.priority AND (k.attempts > 0) = (j.attempts > 0)
+                  AND k.run_at <= now() AND (k.run_at, k.id) < (j.run_at, j.id)
                 LIMIT %(cap)s) c) ahead
   LEFT JOIN LATERAL (
        SELECT p.at, p.actor, p.verb, p.detail

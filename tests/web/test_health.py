@@ -237,7 +237,7 @@ async def test_a_signal_ends_a_replica_that_still_waits_for_the_database(
         replica = await installation._spawn("one")
         await replica.event("web_started")
         assert await web.get("/startupz") == (503, "starting: waits for the database\n")
-        assert await replica.stop() == -signal.SIGTERM
+        assert await replica.stop() == 128 + signal.SIGTERM
 
 
 async def test_the_server_leaves_signals_to_the_replica(

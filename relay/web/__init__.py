@@ -1,0 +1,1 @@
+"""What a replica answers over HTTP: how it is, and its metrics."""
