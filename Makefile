@@ -9,7 +9,7 @@ READY := .venv/.ready
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help venv demo stand psql test package-test image-test chart-test chart-docs retain tracing transport hanging rate producers catalog browser screenshots pages failover matrix bench model histories lanes chaos lint ruff types floors migrations docs wheel requirements clean
+.PHONY: help venv demo stand psql test package-test image-test chart-test chart-docs retain sample tracing transport hanging rate producers catalog browser screenshots pages rollout pooled failover matrix bench model histories lanes chaos lint ruff types floors migrations docs wheel requirements clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' Makefile
@@ -59,6 +59,9 @@ chart-docs: $(READY) ## write the chart's schema, table of values and golden ren
 retain: $(READY) ## what cleaning up 2 million rows costs the claims beside it, and bloat over 20 turnovers; QUICK=1 JSON=1
 	@$(BIN)/python -m tests.bench.retain $(if $(QUICK),--quick) $(if $(JSON),--json)
 
+sample: $(READY) ## what the sampled gauges read with 2 million jobs
+	@$(BIN)/pytest tests/metrics/pages.py
+
 tracing: $(READY) ## deliveries per CPU second with tracing off, at 1 % and at 100 %
 	@$(BIN)/python -m tests.bench.tracing
 
@@ -85,6 +88,13 @@ screenshots: $(READY) ## write docs/images/*.png
 
 pages: $(READY) ## what each page of the dashboard reads with 2 million jobs
 	@$(BIN)/python -m tests.bench.pages
+
+rollout: $(READY) ## a version takes over from another, and 1 replica becomes 8 and 1 again, under load
+	@$(BIN)/pytest -s tests/rollout/rollout.py
+
+pooled: $(READY) ## the core through PgBouncer in transaction mode, with LISTEN past it and with polling; ARGS=
+	@for how in listen poll; do RELAY_TEST_POOLER=$$how $(BIN)/pytest -n $(WORKERS) \
+		$(if $(ARGS:tests=),$(ARGS),tests/service tests/store) || exit 1; done
 
 failover: $(READY) ## a standby takes over under load: what a synchronous one keeps, what an asynchronous one forgets
 	@$(BIN)/pytest tests/failover/takeover.py

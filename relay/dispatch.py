@@ -219,7 +219,8 @@ class Dispatcher:
         line.gate.finish(ended.signal, now_s, self._rng.random(), ended.hold_s, retry=job.is_retry)
         line.finished()
         line.bytes_held -= len(job.body)
-        self._settle(replace(ended.settlement, chain=self._may_chain(line, ended.settlement, now_s)))
+        settlement = ended.settlement
+        self._settle(replace(settlement, chain=True) if self._may_chain(line, settlement, now_s) else settlement)
         self._start(line)
         if line.more and len(line.waiting) <= line.ahead(now_s) // 2:
             self._ring(line.destination.name)
@@ -239,8 +240,10 @@ class Dispatcher:
 
     def _watch(self, line: _Line, now_s: float) -> None:
         """Comes back when time alone opens the gate: a token, the end of a hold, a probe."""
+        if line.timer is not None or self._stopping:
+            return
         change_s = line.gate.next_change_s(now_s)
-        if change_s is None or change_s <= 0 or line.timer is not None or self._stopping:
+        if change_s is None or change_s <= 0:
             return
         line.timer = asyncio.get_running_loop().call_later(change_s, self._gate_changed, line)
 

@@ -3,9 +3,10 @@
 import enum
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Literal, NamedTuple
 
 OnDead = Literal["block", "skip"]
+Role = Literal["viewer", "admin"]
 KeyForm = Literal["plain", "structured"]
 
 
@@ -39,12 +40,16 @@ class RetryPolicy:
 
 @dataclass(frozen=True, slots=True)
 class Tls:
-    """Verification of one destination's server; paths are files in PEM."""
+    """Verification of one destination's server; paths are files in PEM.
+
+    `contents` are digests of what was in them, by key: a file that changed makes another value of this.
+    """
 
     ca_file: str | None = None
     client_certificate_file: str | None = None
     client_key_file: str | None = None
     minimum_version: Literal["1.2", "1.3"] = "1.2"
+    contents: tuple[tuple[str, bytes], ...] = field(default=(), repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +84,8 @@ class Job:
     """One claimed row of `outbox.job`. (`locked_by`, `claims`) is its fencing token; the store knows `locked_by`.
 
     `attempts` counts this attempt already. `chained` is how many times in a row its lane was continued
-    without going back to the queue.
+    without going back to the queue. `due_s` is when it was due first, on this process's monotonic clock: the age that
+    the database saw when it was claimed, counted back from the moment before the claim was sent.
     """
 
     id: int
@@ -97,6 +103,19 @@ class Job:
     tracestate: str | None = None
     redrive: bool = False
     chained: int = 0
+    due_s: float = field(default=0.0, compare=False)
+
+    @property
+    def is_retry(self) -> bool:
+        """Whether it was tried before; a job that was given back unsent, or redriven, was not."""
+        return self.attempts > 1
+
+
+class Room(NamedTuple):
+    """How many jobs of a destination may be claimed, and how many of them may be retries."""
+
+    jobs: int
+    retries: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,13 +172,14 @@ Outcome = Delivered | Failed | Refused | Gone
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """What `outbox.attempt` keeps of a failed attempt."""
+    """What `outbox.attempt` keeps of a failed attempt. `trace_id` is 32 hex digits, of the attempt's span."""
 
     error_class: ErrorClass
     detail: str
     duration_s: float
     status: int | None = None
     response: bytes = field(default=b"", repr=False)
+    trace_id: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,6 +189,7 @@ class Settlement:
     `pending` sets the due time `delay_s` seconds after the database's now(). `charged` false gives the
     attempt back. `holds_lane` matters for `dead` only: the lane stands still behind it. `pauses` pauses
     the destination durably. `chain` lets the lane's next job start at once on this replica.
+    `duration_s` is the attempt's, None where there was none.
     """
 
     job: Job
@@ -179,6 +200,7 @@ class Settlement:
     pauses: bool = False
     chain: bool = False
     failure: Failure | None = None
+    duration_s: float | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True)

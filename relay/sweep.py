@@ -1,10 +1,11 @@
-"""What any replica may do for all of them, in bounded steps: take back lapsed leases, heal lanes, delete old rows."""
+"""What any replica may do for all of them, in bounded steps: take back lapsed leases, heal lanes."""
 
 import logging
 import random
 from collections.abc import Callable, Sequence
 
 from relay.model import Destination
+from relay.rows import Reclaimed
 from relay.store import Store
 from relay.telemetry import event
 
@@ -21,26 +22,29 @@ class Sweeper:
         destinations: Sequence[Destination],
         *,
         sweep_s: float,
-        done_s: float,
-        attempt_s: float,
         batch: int,
         ring: Callable[[str], None],
+        on_reclaimed: Callable[[Sequence[Reclaimed]], None],
         rng: random.Random,
     ) -> None:
         self._store = store
+        self._ring = ring
+        self._on_reclaimed = on_reclaimed
+        self._rng = rng
+        self._healed_up_to = ("", "")
+        self.configure(destinations, sweep_s=sweep_s, batch=batch)
+
+    def configure(self, destinations: Sequence[Destination], *, sweep_s: float, batch: int) -> None:
+        """Sweeps for these, at this pace, from the next step on."""
         self._destinations = destinations
         self._skipping = [d.name for d in destinations if d.on_dead == "skip"]
         self._sweep_s = sweep_s
-        self._done_s = done_s
-        self._attempt_s = attempt_s
         self._batch = batch
-        self._ring = ring
-        self._rng = rng
-        self._healed_up_to = ("", "")
 
     async def reclaim(self) -> float:
         """Takes back jobs whose lease has lapsed."""
         reclaimed = await self._store.reclaim(self._destinations, limit=_RECLAIMED_AT_ONCE)
+        self._on_reclaimed(reclaimed)
         for job in reclaimed:
             event(
                 logging.WARNING,
@@ -64,11 +68,6 @@ class Sweeper:
             event(logging.ERROR, "lane_healed", destination=destination, entity_key=entity_key)
             self._ring(destination)
         return self._soon(1.0 if standing == self._batch or self._healed_up_to != ("", "") else 2 * self._sweep_s)
-
-    async def retain(self) -> float:
-        """Deletes finished jobs and failed attempts past their age."""
-        jobs, attempts = await self._store.retain(done_s=self._done_s, attempt_s=self._attempt_s, limit=self._batch)
-        return self._soon(0.2 if self._batch in {jobs, attempts} else self._sweep_s)
 
     def _soon(self, pause_s: float) -> float:
         return pause_s * self._rng.uniform(0.8, 1.2)

@@ -11,6 +11,7 @@ from psycopg.rows import TupleRow
 from relay.demo.nest import Nest
 from relay.demo.postgres import Postgres
 from relay.migrate import migrate
+from tests.cli.pooler import pgbouncer
 from tests.majors import binaries
 
 MAJOR = os.environ.get("RELAY_TEST_POSTGRES", "embedded")
@@ -20,6 +21,9 @@ OPTIONS = {
     "max_connections": "200",
     "max_prepared_transactions": "10",
 }
+
+#: Whether the relay goes through a pooler in transaction mode, and how it hears of new jobs then: `listen` or `poll`.
+POOLER = os.environ.get("RELAY_TEST_POOLER")
 
 Connection = psycopg.AsyncConnection[TupleRow]
 
@@ -51,6 +55,15 @@ def migrated(postgres: Postgres, template: str) -> str:
     return postgres.create_database("relay", template=template)
 
 
+@pytest.fixture(scope="session")
+def _pooler(nest: Nest, migrated: str) -> Iterator[str | None]:
+    if not POOLER:
+        yield None
+        return
+    with pgbouncer(nest, migrated, users=[f"relay_{role}" for role in ("plain", "repeatable_read", "hostile")]) as dsn:
+        yield dsn
+
+
 @pytest.fixture
 async def database(migrated: str) -> str:
     """The DSN of a migrated database without jobs, attempts or destinations."""
@@ -58,10 +71,16 @@ async def database(migrated: str) -> str:
         # A session that an earlier test left open fails this one with a sentence instead of a hang.
         await connection.execute("SET lock_timeout = '10s'")
         await connection.execute(
-            "TRUNCATE outbox.job, outbox.attempt, outbox.destination, outbox.operation RESTART IDENTITY"
+            "TRUNCATE outbox.job, outbox.attempt, outbox.destination, outbox.operation, outbox.sample RESTART IDENTITY"
         )
         await connection.execute("SELECT setval('outbox.idle', 0)")
     return migrated
+
+
+@pytest.fixture
+async def pooled(database: str, _pooler: str | None) -> str:
+    """The DSN by which the relay reaches `database`: the same, or through the pooler of RELAY_TEST_POOLER."""
+    return _pooler or database
 
 
 @pytest.fixture

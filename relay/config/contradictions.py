@@ -6,6 +6,7 @@ from urllib.parse import urlsplit
 
 from relay.config.origin import Complaint, KeyPath
 from relay.config.values import REFERENCE, Secret, is_loopback
+from relay.rules.egress import is_address, refusal
 
 if TYPE_CHECKING:
     from relay.config.tree import Defaults, DestinationSettings, Settings
@@ -61,6 +62,8 @@ def _of_destination(each: "DestinationSettings", path: KeyPath) -> Iterator[Comp
     if parts.scheme == "http" and not each.insecure_http and not is_loopback(parts.hostname or ""):
         text = f"plain http to {parts.hostname}: use https, or set {{other}} to true (it is false)"
         yield Complaint((*path, "url"), text, (*path, "insecure_http"))
+    if each.proxy is None and is_address(parts.hostname or "") and (why := refusal(parts.hostname or "", each.egress)):
+        yield Complaint((*path, "url"), f"{why}; {{other}} does not allow it", (*path, "egress"))
     if each.signed and not each.secrets:
         text = "none to sign with: list one, or set {other} false (it is true)"
         yield Complaint((*path, "secrets"), text, (*path, "signed"))

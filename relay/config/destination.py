@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from relay import model
+from relay.config.content import content
 from relay.config.origin import Complaint, KeyPath
 from relay.config.values import Secret, proxy_url, unreadable
 from relay.rules.request import header_fault
@@ -29,8 +30,9 @@ _PLAIN = (
 def resolved(name: str, each: "DestinationSettings", complaints: list[Complaint]) -> model.Destination:
     """Return the plain value; what is wrong with secrets, headers or files is added to `complaints`."""
     path: KeyPath = ("destinations", name)
-    for key, file in each.tls:
-        if key.endswith("_file") and file and (fault := unreadable(file)):
+    files = [(key, file) for key, file in each.tls if key.endswith("_file") and file]
+    for key, file in files:
+        if fault := unreadable(file):
             complaints.append(Complaint((*path, "tls", key), fault))
     plain = {key: getattr(each, key) for key in _PLAIN}
     return model.Destination(
@@ -39,7 +41,7 @@ def resolved(name: str, each: "DestinationSettings", complaints: list[Complaint]
         headers=tuple(_headers(each, (*path, "headers"), complaints)),
         proxy=_proxy(each, (*path, "proxy"), complaints),
         retry=model.RetryPolicy(**each.retry.model_dump()),
-        tls=model.Tls(**each.tls.model_dump()),
+        tls=model.Tls(**each.tls.model_dump(), contents=tuple((key, content(file)) for key, file in files)),
         **plain,
     )
 

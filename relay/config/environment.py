@@ -16,6 +16,8 @@ from relay.config.values import Secret
 PREFIX = "RELAY_"
 FILE_VARIABLE = "RELAY_CONFIG"
 MAX_SECRET_BYTES = 65_536
+# Half of a character; in a variable, what is not UTF-8.
+HALF = re.compile(r"[\ud800-\udfff]")
 # Kubernetes sets these in every pod for each Service of the namespace; a Service may be named `relay`.
 _SERVICE_LINK = re.compile(r"_(SERVICE_HOST|SERVICE_PORT(_\w+)?|PORT_\d+_(TCP|UDP|SCTP)(_\w+)?)$")
 _SERVICE_URL = re.compile(r"(tcp|udp|sctp)://")
@@ -26,9 +28,13 @@ class Environment(EnvSettingsSource):
 
     def __init__(self, tree: type[BaseSettings], environ: Mapping[str, str]) -> None:
         super().__init__(tree)
-        names = variables(tree)
-        self.env_vars = {name.lower(): environ[name] for name in names if environ.get(name)}
-        self.overriding = {path: name for name, path in names.items() if environ.get(name)}
+        names = {
+            name: path
+            for name, path in variables(tree).items()
+            if environ.get(name) and not _linked(name, environ[name])
+        }
+        self.env_vars = {name.lower(): environ[name] for name in names}
+        self.overriding = {path: name for name, path in names.items()}
 
     def decode_complex_value(self, field_name: str, field: FieldInfo, value: Any) -> Any:
         """Return the value of a JSON text, or the text itself, for the field's own rule to refuse."""
@@ -51,21 +57,25 @@ def variables(tree: type[BaseModel]) -> dict[str, KeyPath]:
 def unknown(environ: Mapping[str, str], names: set[str]) -> Iterator[str]:
     """Yield a sentence for each RELAY_ variable that is not in `names`."""
     for name, value in sorted(environ.items()):
-        if not name.startswith(PREFIX) or name in names:
-            continue
-        if _SERVICE_LINK.search(name) or (name.endswith("_PORT") and _SERVICE_URL.match(value)):
+        if not name.startswith(PREFIX) or name in names or _linked(name, value):
             continue
         near = difflib.get_close_matches(name, names, 1, cutoff=0.8)
         hint = f"did you mean {near[0]}?" if near else "no setting has this name; unset it"
         yield f"{name}: unknown variable; {hint}"
 
 
+def _linked(name: str, value: str) -> bool:
+    """Whether Kubernetes set this for a Service, be its name that of one of our settings."""
+    return bool(_SERVICE_LINK.search(name) or (name.endswith("_PORT") and _SERVICE_URL.match(value)))
+
+
 class References:
-    """Replaces every `{env: NAME}` and `{file: PATH}` by its `Secret`; collects the names that were used."""
+    """Replaces every `{env: NAME}` and `{file: PATH}` by its `Secret`; collects the names and files that were used."""
 
     def __init__(self, environ: Mapping[str, str]) -> None:
         self.environ = environ
         self.names: set[str] = set()
+        self.files: set[str] = set()
 
     def read(self, value: Any, path: KeyPath = ()) -> Any:
         """Return `value` with its references read. What cannot be read becomes a `Secret` with a fault."""
@@ -80,6 +90,7 @@ class References:
                     self.names.add(name)
                     return variable(name, self.environ)
                 case {"file": str(name)}:
+                    self.files.add(name)
                     return mounted(name)
         return {key: self.read(item, (*path, key)) for key, item in value.items()}
 
@@ -89,6 +100,8 @@ def variable(name: str, environ: Mapping[str, str]) -> Secret:
     if fault := _not_a_name(name):
         return Secret("environment", fault=fault)
     text = environ.get(name, "").rstrip("\r\n")
+    if HALF.search(text):
+        return Secret(f"env {name}", fault=f"environment variable {name} is not UTF-8 text")
     return Secret(f"env {name}", text, None if text else f"environment variable {name} is not set or empty")
 
 

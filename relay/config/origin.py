@@ -19,26 +19,37 @@ class Complaint:
     text: str
     other: KeyPath = ()
 
+    @property
+    def destination(self) -> str | None:
+        """The destination that is wrong; None where more than one may be."""
+        return str(self.path[1]) if self.path[:1] == ("destinations",) and len(self.path) > 1 else None
+
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """The file that was read (None: none was), the line of each key path, and the overriding variables."""
+    """The file that was read (None: none was), the line of each key path, and the overriding variables.
+
+    `mounted` are the files that it refers to for secrets.
+    """
 
     file: str | None = None
     lines: Mapping[KeyPath, int] = field(default_factory=dict)
     variables: Mapping[KeyPath, str] = field(default_factory=dict)
+    mounted: frozenset[str] = frozenset()
 
     def error(self, complaints: Iterable[Complaint]) -> ConfigError:
         """Return the error with one line for each different fault; an inherited one appears once."""
         return ConfigError("\n".join(dict.fromkeys(map(self._line, complaints))))
 
     def _line(self, complaint: Complaint) -> str:
-        path = self._written(complaint.path)
-        text = complaint.text.replace("{other}", dotted(self._written(complaint.other)))
-        return f"{self._place(path)}: {dotted(path)}: {text}" if path else f"{self._place(path)}: {text}"
+        path = self.written(complaint.path)
+        text = complaint.text.replace("{other}", dotted(self.written(complaint.other)))
+        line = f"{self._place(path)}: {dotted(path)}: {text}" if path else f"{self._place(path)}: {text}"
+        # A key may hold anything: a line break, or what a terminal obeys.
+        return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in line)
 
-    def _written(self, path: KeyPath) -> KeyPath:
-        """A key that a destination inherits is wrong in `defaults`, where it can be corrected for all of them."""
+    def written(self, path: KeyPath) -> KeyPath:
+        """Where a key stands: one that a destination inherits in `defaults`, for all of them."""
         own = path in self.lines or path[2:3] in OWN_KEYS
         return ("defaults", *path[2:]) if path[:1] == ("destinations",) and len(path) > 2 and not own else path
 

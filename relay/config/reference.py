@@ -21,6 +21,9 @@ newline does not count. Relative paths start at the working directory. Secrets a
 Unknown keys, repeated keys and unknown `RELAY_` variables are refused. `RELAY_` variables that the file refers
 to, and those Kubernetes sets for a Service, are not unknown.
 
+A running replica takes a changed file over, and the changed content of files that it names: all of it or none. Keys of
+`database`, `replica` and `web` wait for the next start, as does the environment.
+
 Keys that end in `_s` are seconds.
 """
 

@@ -9,7 +9,7 @@ from pydantic import BaseModel, ValidationError
 from relay.config.origin import Complaint, KeyPath, dotted
 
 # Values under these keys are never shown, whatever is wrong with them.
-_SECRET_KEYS = {"dsn", "listen_dsn", "url", "secrets", "headers", "proxy"}
+_SECRET_KEYS = {"dsn", "listen_dsn", "url", "secrets", "headers", "proxy", "admin_token", "viewer_token"}
 _KINDS = {"dict_type": "a mapping", "model_type": "a mapping", "tuple_type": "a list", "frozen_set_type": "a list"}
 
 

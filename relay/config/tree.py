@@ -4,14 +4,14 @@ The docstring under each key is its text in docs/configuration.md.
 """
 
 import socket
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import BeforeValidator, Field, PrivateAttr, model_validator
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
 from relay import model
-from relay.config import destination
+from relay.config import destination, tokens
 from relay.config.group import Group
 from relay.config.origin import Complaint, Origin
 from relay.config.values import (
@@ -67,6 +67,8 @@ class Replica(Group):
     """How long a stopping replica finishes what is in flight before it releases the rest."""
     termination_grace_s: Seconds = 40.0
     """When the platform kills a stopping process; must match the pod's termination grace period."""
+    skip_broken_destinations: bool = False
+    """Whether a replica starts without destinations that are configured wrongly; their jobs wait. Else it refuses."""
     payload_budget_bytes: Annotated[int, Field(ge=1_048_576, le=1 << 40), Number] = 256 * 1_048_576
     """Most payload bytes in flight at once; at least one payload of the largest size, 1 MiB."""
 
@@ -75,7 +77,10 @@ class Retention(Group):
     """How long finished work is kept, and how gently it is deleted."""
 
     done_s: Annotated[float, Field(ge=0, le=YEAR_S, allow_inf_nan=False), Number] = 86_400.0
-    """Age at which done and discarded jobs are deleted. 500 jobs/s for a day are 43 million rows."""
+    """Age at which done and discarded jobs are deleted. 500 jobs/s for a day are 43 million rows. 0 deletes a job as
+    it is delivered: it cannot be looked at or sent again, and the database writes less."""
+    dead_s: Seconds | None = None
+    """Age at which dead letters are deleted, unseen; their entities go on. Empty: never, a person decides."""
     attempt_s: Seconds = 7 * 86_400.0
     """Age at which records of failed attempts are deleted."""
     batch: Annotated[int, Field(ge=1, le=100_000), Number] = 1_000
@@ -89,6 +94,19 @@ class Registry(Group):
 
     generation: Annotated[int, Field(ge=0, le=2**63 - 1), Number] = 0
     """Raise it with every rollout: a lower generation never overwrites a higher one."""
+
+
+class Web(Group):
+    """The replica's own HTTP server: health, metrics, and with a token the dashboard and API below /admin."""
+
+    host: str = Field(default="127.0.0.1", min_length=1, max_length=255)
+    """Where it listens. Only this machine unless said otherwise; in Kubernetes set `0.0.0.0` or `::`."""
+    port: Annotated[int, Field(ge=0, le=65_535), Number] = 0
+    """Its port; 0 is no server, so that two replicas on one machine do not fight over one."""
+    admin_token: Reference | None = None
+    """Opens the dashboard and the API to whoever may change things. At least 20 characters. Empty: nobody may."""
+    viewer_token: Reference | None = None
+    """Opens them to whoever may look, payloads included. Empty: only `admin_token` does."""
 
 
 class Log(Group):
@@ -190,10 +208,12 @@ class Settings(BaseSettings):
     replica: Replica = Field(default_factory=Replica)
     retention: Retention = Retention()
     registry: Registry = Registry()
+    web: Web = Web()
     log: Log = Log()
     defaults: Defaults = Defaults()
     destinations: dict[Name, DestinationSettings] = Field(default={})
     _origin: Origin = PrivateAttr(default_factory=Origin)
+    _broken: tuple[Complaint, ...] = PrivateAttr(default=())
 
     @classmethod
     def settings_customise_sources(
@@ -217,18 +237,69 @@ class Settings(BaseSettings):
             stated["destinations"] = {name: _inherited(defaults, own) for name, own in destinations.items()}
         return {"database": {}} | stated
 
-    def written_at(self, origin: Origin) -> Self:
-        """Return these settings, with errors that name the places in `origin`."""
-        self._origin = origin
+    def written_at(self, origin: Origin, broken: tuple[Complaint, ...] = ()) -> Self:
+        """Return these settings, with errors that name the places in `origin`, and what is `broken` beside them."""
+        self._origin, self._broken = origin, broken
         return self
+
+    @property
+    def origin(self) -> Origin:
+        """Where each key is written."""
+        return self._origin
+
+    def files(self) -> frozenset[str]:
+        """Return every file that these settings were read from or name: the configuration, secrets, certificates."""
+        named = (
+            value
+            for tls in (self.defaults.tls, *(each.tls for each in self.destinations.values()))
+            for key, value in tls
+            if key.endswith("_file") and value
+        )
+        return frozenset({*named, *self._origin.mounted, *filter(None, [self._origin.file])})
 
     def resolved_destinations(self) -> tuple[model.Destination, ...]:
         """Return every destination as a plain value: defaults applied, secrets and headers read and checked.
 
-        Raises ConfigError with one line for each secret, header or file that cannot be used.
+        Raises ConfigError with one line for each secret, header or file that cannot be used; with
+        `replica.skip_broken_destinations` it returns the others, unless there is none.
+        """
+        return self._resolved()[0]
+
+    def destination_names(self) -> frozenset[str]:
+        """Return the names of all that are configured, rightly or wrongly."""
+        return frozenset(self.destinations) | {str(complaint.destination) for complaint in self._broken}
+
+    def broken_destinations(self) -> dict[str, str]:
+        """Return what is wrong with each destination that is skipped, a line a fault; raises as the above."""
+        broken: dict[str, list[Complaint]] = {}
+        for complaint in self._resolved()[1]:
+            broken.setdefault(str(complaint.destination), []).append(complaint)
+        return {name: str(self._origin.error(each)) for name, each in broken.items()}
+
+    def without(self, complaints: Sequence[Complaint]) -> Self:
+        """Return these settings without the destinations that `complaints` are about.
+
+        Raises ConfigError unless that was asked for, and leaves a destination, and cures all of them.
+        """
+        names = {complaint.destination for complaint in complaints}
+        left = {name: each for name, each in self.destinations.items() if name not in names}
+        if complaints and (None in names or not left or not self.replica.skip_broken_destinations):
+            raise self._origin.error([*self._broken, *complaints])
+        return self.model_copy(update={"destinations": left}).written_at(self._origin, (*self._broken, *complaints))
+
+    def _resolved(self) -> tuple[tuple[model.Destination, ...], tuple[Complaint, ...]]:
+        complaints: list[Complaint] = []
+        found = [destination.resolved(name, each, complaints) for name, each in self.destinations.items()]
+        usable = self.without(complaints).destinations
+        return tuple(each for each in found if each.name in usable), (*self._broken, *complaints)
+
+    def resolved_tokens(self) -> dict[model.Role, str]:
+        """Return the tokens of the dashboard and the API by role, those that are set.
+
+        Raises ConfigError with one line for each that cannot be used.
         """
         complaints: list[Complaint] = []
-        resolved = tuple(destination.resolved(name, each, complaints) for name, each in self.destinations.items())
+        resolved = tokens.resolved(self.web, complaints)
         if complaints:
             raise self._origin.error(complaints)
         return resolved

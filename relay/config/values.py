@@ -8,6 +8,8 @@ from urllib.parse import SplitResult, urlsplit
 
 from pydantic import AfterValidator, BeforeValidator, Field, PlainValidator, StringConstraints, WithJsonSchema
 
+from relay.rules.egress import host_fault
+
 YEAR_S = 31_536_000
 REFERENCE = "{env: NAME} or {file: PATH}"
 
@@ -24,6 +26,12 @@ class Secret:
 
     def __repr__(self) -> str:
         return f"Secret({self.origin})"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Secret) and (self._text, self.fault) == (other._text, other.fault)
+
+    def __hash__(self) -> int:
+        return hash((self._text, self.fault))
 
     def get_secret_value(self) -> str:
         """Return the text; empty when `fault` is set."""
@@ -99,7 +107,8 @@ def split_url(text: str) -> SplitResult | None:
         _ = parts.port
     except ValueError:
         return None
-    return None if re.search(r"[\x00-\x20\x7f\\]", text) else parts
+    bracketed = re.fullmatch(r"([^\[\]]*@)?(\[[^\[\]]*:[^\[\]]*\](:\d*)?|[^\[\]]*)", parts.netloc)
+    return None if bracketed is None or re.search(r"[\x00-\x20\x7f\\]", text) else parts
 
 
 def _url(text: str) -> str:
@@ -110,6 +119,8 @@ def _url(text: str) -> str:
         raise ValueError(f"scheme {parts.scheme!r} is not supported: write https://…")
     if not parts.hostname:
         raise ValueError("names no host: write https://HOST/PATH")
+    if fault := host_fault(parts.hostname):
+        raise ValueError(fault)
     if "@" in parts.netloc:
         raise ValueError("holds a user or password; use headers with a secret reference")
     if "#" in text:

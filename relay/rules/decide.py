@@ -30,6 +30,10 @@ from relay.rules.backoff import delay_s
 from relay.rules.classify import classify
 
 
+# Of a word in a header's value from where on it may be one; what is shorter is text.
+_CREDENTIAL_LENGTH = 12
+
+
 def decide(
     job: Job, result: Result, destination: Destination, *, duration_s: float, rng: float, now_epoch_s: float
 ) -> Settlement:
@@ -41,7 +45,7 @@ def decide(
 
     def failure(error_class: ErrorClass, detail: str) -> Failure:
         if isinstance(result, Answer):
-            return Failure(error_class, detail, duration_s, result.status, result.body)
+            return Failure(error_class, detail, duration_s, result.status, _evidence(result.body, destination))
         return Failure(error_class, detail, duration_s)
 
     retry = destination.retry
@@ -50,12 +54,16 @@ def decide(
 
     match classify(result, destination.permanent_statuses, now_epoch_s):
         case Delivered():
-            return Settlement(job, "done")
+            return Settlement(job, "done", duration_s=duration_s)
         case Failed(error_class, detail, hint_s) if job.attempts < budget:
             wait_s = delay_s(retry, job.attempts, rng, hint_s)
-            return Settlement(job, "pending", delay_s=wait_s, failure=failure(error_class, detail))
+            return Settlement(
+                job, "pending", delay_s=wait_s, failure=failure(error_class, detail), duration_s=duration_s
+            )
         case Failed(error_class, detail) | Refused(error_class, detail):
-            return Settlement(job, "dead", holds_lane=holds_lane, failure=failure(error_class, detail))
+            return Settlement(
+                job, "dead", holds_lane=holds_lane, failure=failure(error_class, detail), duration_s=duration_s
+            )
         case Gone(detail):
             return Settlement(
                 job,
@@ -64,6 +72,16 @@ def decide(
                 charged=False,
                 pauses=True,
                 failure=failure(ErrorClass.STATUS, detail),
+                duration_s=duration_s,
             )
         case impossible:
             assert_never(impossible)
+
+
+def _evidence(body: bytes, destination: Destination) -> bytes:
+    """What is kept of an answer's body: as it came, but for our credentials, which some receivers say back."""
+    for _, value in destination.headers:
+        for word in value.split():
+            if len(word) >= _CREDENTIAL_LENGTH:
+                body = body.replace(word.encode(), b"[withheld]")
+    return body

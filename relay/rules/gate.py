@@ -98,8 +98,11 @@ class Gate:
 
     def free(self, now_s: float) -> int:
         """How many more jobs may be claimed now."""
-        tokens = int(self._refill(now_s) + _ROUNDING)
-        return max(0, min(self._slots(now_s), tokens))
+        slots = self._slots(now_s)
+        if slots <= 0:
+            return 0
+        # Asked several times a delivery; without a rate there are always tokens for what has slots.
+        return slots if self._rate_per_s == math.inf else max(0, min(slots, int(self._refill(now_s) + _ROUNDING)))
 
     def free_for_retries(self, now_s: float) -> int:
         """How many of these may be retries."""
@@ -108,7 +111,7 @@ class Gate:
 
     def next_change_s(self, now_s: float) -> float | None:
         """Seconds until `free` may turn positive by time alone, 0 if it is; None if it takes an event."""
-        waits = self.state(now_s) in {"open", "held"}
+        waits = not self._closed and self.state(now_s) in {"open", "held"}
         if not waits and self._slots(now_s) <= 0:
             return None
         token_s = (1.0 - _ROUNDING - self._refill(now_s)) / self._rate_per_s
@@ -165,13 +168,9 @@ class Gate:
         return self._waiting if now_s < self._until_s else "half_open"
 
     def _slots(self, now_s: float) -> int:
-        match self.state(now_s):
-            case "closed":
-                return self._window - self.in_flight
-            case "half_open":
-                return 1 if self.in_flight == 0 else 0
-            case _:
-                return 0
+        if self._closed and not self._paused:
+            return self._window - self.in_flight
+        return 1 if self.state(now_s) == "half_open" and self.in_flight == 0 else 0
 
     def _refill(self, now_s: float) -> float:
         if self._rate_per_s == math.inf:

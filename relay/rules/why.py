@@ -31,7 +31,10 @@ class Operation:
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """One failed attempt; `response` holds the first bytes of the answer, escaped to printable text."""
+    """One failed attempt; `response` is how the answer begins where that is UTF-8, else `response_base64` has it.
+
+    `trace_id` is 32 hex digits, None where the attempt was not traced.
+    """
 
     claim: int
     attempt: int
@@ -41,7 +44,9 @@ class Attempt:
     status: int | None
     duration_s: float
     detail: str
-    response: str
+    trace_id: str | None
+    response: str | None
+    response_base64: str | None
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,7 @@
 
 import socket
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -14,18 +14,20 @@ PROGRAM = Path("/usr/sbin/pgbouncer")
 
 
 @contextmanager
-def pgbouncer(nest: Nest, dsn: str) -> Iterator[str]:
-    """The DSN that leads to `dsn` through the pooler."""
+def pgbouncer(nest: Nest, dsn: str, users: Sequence[str] = ()) -> Iterator[str]:
+    """The DSN that leads to `dsn` through the pooler, for user postgres and these."""
     to = psycopg.conninfo.conninfo_to_dict(dsn)
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
-    users, settings = nest.path / f"users-{port}.txt", nest.path / f"pgbouncer-{port}.ini"
-    users.write_text('"postgres" ""\n')
+    known, settings = nest.path / f"users-{port}.txt", nest.path / f"pgbouncer-{port}.ini"
+    known.write_text("".join(f'"{user}" ""\n' for user in ("postgres", *users)))
     settings.write_text(
-        f"[databases]\npooled = host={to['host']} port={to['port']} dbname={to['dbname']} user=postgres\n"
+        f"[databases]\npooled = host={to['host']} port={to['port']} dbname={to['dbname']}\n"
         f"[pgbouncer]\nlisten_addr = 127.0.0.1\nlisten_port = {port}\nunix_socket_dir =\n"
-        f"auth_type = trust\nauth_file = {users}\npool_mode = transaction\n"
+        f"auth_type = trust\nauth_file = {known}\npool_mode = transaction\n"
+        # A database that comes back is noticed at once, and not after 15 s.
+        "server_login_retry = 1\nmax_client_conn = 200\n"
     )
     server = nest.start([str(PROGRAM), str(settings)], log=nest.path / f"pgbouncer-{port}.log", nobody=True)
     try:

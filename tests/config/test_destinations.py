@@ -8,6 +8,7 @@ from pydantic import ValidationError
 
 from relay import model
 from relay.config import Settings, warnings
+from relay.config.content import content
 from relay.config.origin import OWN_KEYS
 from relay.config.tree import Defaults, DestinationSettings
 
@@ -59,7 +60,13 @@ def test_everything_a_destination_states_reaches_the_plain_value(loaded: Load, t
         key_form="structured",
         key_suffix="two",
         egress=("10.0.0.0/8", "fd00::/8"),
-        tls=model.Tls(str(pem), str(pem), str(pem), "1.3"),
+        tls=model.Tls(
+            str(pem),
+            str(pem),
+            str(pem),
+            "1.3",
+            tuple((f"{key}_file", content(str(pem))) for key in ("ca", "client_certificate", "client_key")),
+        ),
         proxy="http://proxy:3128",
     )
 

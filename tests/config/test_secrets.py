@@ -60,7 +60,7 @@ def test_each_secret_that_cannot_be_read_has_a_line(refused: Refused, tmp_path: 
         f"relay.yaml:7: destinations.a.secrets[2]: file {tmp_path} cannot be read: Is a directory",
         "relay.yaml:8: destinations.a.secrets[3]: file empty is empty or larger than 65536 bytes",
         "relay.yaml:9: destinations.a.secrets[4]: file latin is not UTF-8 text",
-        "relay.yaml:10: destinations.a.secrets[5]: file a\0b cannot be read: not a file name",
+        "relay.yaml:10: destinations.a.secrets[5]: file a\\x00b cannot be read: not a file name",
         "relay.yaml:11: destinations.a.secrets[6]: env SHORT: the signing secret holds 3 bytes; 24 to 64 are needed",
     ]
 

@@ -96,7 +96,7 @@ def test_promtool_accepts_the_rules() -> None:
 
 
 def test_every_alert_is_tested_here() -> None:
-    assert alerts().keys() == TROUBLE | {"RelayNoProgress", "RelayReplicaAbsent"}
+    assert alerts().keys() == TROUBLE | {"RelayConfigurationRefused", "RelayNoProgress", "RelayReplicaAbsent"}
 
 
 def test_the_operators_page_has_a_row_for_every_alert_with_its_severity_and_no_other() -> None:
@@ -193,6 +193,18 @@ async def test_each_trouble_makes_its_alert_fire(
             since_s,
         )
     assert await firing(tmp_path, seen.series(lambda _: True), TROUBLE, among="|".join(TROUBLE)) == ""
+
+
+@pytest.mark.usefixtures("replica")
+async def test_a_refused_configuration_makes_its_alert_fire(
+    tmp_path: Path, installation: Installation, web: Web
+) -> None:
+    first, since_s = await web.scraped(lambda s: s.value("relay_config_outdated") == 0), time.monotonic()
+    with Path(installation.environment["RELAY_CONFIG"]).open("a") as file:
+        file.write("not: a mapping: of ours\n")
+    seen = await course(web, lambda s: s.value("relay_config_outdated") == 1, first, since_s)
+    expected = {"RelayConfigurationRefused"}
+    assert await firing(tmp_path, seen.series(lambda _: False), expected, among="RelayConfigurationRefused") == ""
 
 
 @pytest.mark.usefixtures("replica")

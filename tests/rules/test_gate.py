@@ -313,6 +313,37 @@ def test_chained_jobs_beyond_the_rate_are_paid_back_before_the_next_grant() -> N
     assert gate.next_change_s(0.5) == pytest.approx(0.1, rel=1e-3)
 
 
+def test_a_wide_open_gate_is_as_wide_as_its_new_limit() -> None:
+    gate = Gate(4)
+    gate.take(3, 0)
+    gate.configure(9, None, 60.0, 0)
+    assert gate.free(0) == 6
+    gate.configure(2, None, 60.0, 0)
+    assert (gate.free(0), gate.next_change_s(0)) == (0, None)
+    for _ in range(2):
+        gate.finish("success", 0, 0.0)
+    assert gate.free(0) == 1
+
+
+def test_other_limits_neither_close_an_open_gate_nor_widen_the_window_of_one_that_recovers() -> None:
+    gate = opened()
+    gate.configure(9, None, 60.0, 0)
+    assert (gate.state(0.5), gate.free(0.5)) == ("open", 0)
+    attempt(gate, "success", FIRST_OPEN_S)
+    gate.configure(30, None, 60.0, FIRST_OPEN_S)
+    assert gate.free(FIRST_OPEN_S) == 2
+
+
+def test_a_new_rate_grants_no_more_than_the_tokens_that_are_left() -> None:
+    gate = Gate(64, 10)
+    gate.take(9, 0)
+    gate.configure(64, 20, 60.0, 0)
+    assert gate.free(0) == 1
+    assert gate.free(0.5) == 11
+    gate.configure(64, 5, 60.0, 0.5)
+    assert gate.free(0.5) == 5
+
+
 @pytest.mark.parametrize("status", [200, 204, 301, 400, 401, 404, 408, 409, 410, 422, 425])
 def test_an_answer_below_500_tells_that_the_receiver_is_there(status: int) -> None:
     assert signal(Answer(status, {}, b"")) == "success"

@@ -17,6 +17,8 @@ WRITABLE = {
 EVERYBODY_REFUSED = [
     "TRUNCATE outbox.job",
     "TRUNCATE outbox.destination",
+    "TRUNCATE outbox.operation",
+    "TRUNCATE outbox.sample",
     "DROP TABLE outbox.job",
     "ALTER TABLE outbox.job ADD COLUMN mine text",
     "ALTER TABLE outbox.job DISABLE TRIGGER ALL",
@@ -58,13 +60,30 @@ PRODUCER_REFUSED = [
     "UPDATE outbox.attempt SET detail = 'nothing happened'",
     "DELETE FROM outbox.attempt",
     "SELECT version FROM outbox.migration",
+    "SELECT detail FROM outbox.operation",
+    "INSERT INTO outbox.operation (actor, verb) VALUES ('me', 'discard')",
+    "UPDATE outbox.operation SET actor = 'somebody else'",
+    "DELETE FROM outbox.operation",
+    "SELECT gauges FROM outbox.sample",
+    "INSERT INTO outbox.sample (taken_by, gauges) VALUES ('me', '[]')",
+    "UPDATE outbox.sample SET gauges = '[]'",
+    "DELETE FROM outbox.sample",
+    "SELECT outbox.subscribers('x')",
+    "SELECT outbox.route_unrouted('{1}')",
 ]
 VIEWER_REFUSED = [
     *(text for text in PRODUCER_REFUSED if not text.startswith(("SELECT", "COPY")) or "val(" in text),
     "SELECT id FROM outbox.job FOR UPDATE",
     "INSERT INTO outbox.job (topic, payload) VALUES ('x', '{}')",
+    "SELECT outbox.subscribers('x')",
+    "SELECT outbox.route_unrouted('{1}')",
 ]
-REPLICA_REFUSED = ["INSERT INTO outbox.job (topic, payload) VALUES ('x', '{}')"]
+REPLICA_REFUSED = [
+    "INSERT INTO outbox.job (topic, payload) VALUES ('x', '{}')",
+    "UPDATE outbox.operation SET actor = 'somebody else'",
+    "DELETE FROM outbox.operation",
+    "DELETE FROM outbox.sample",
+]
 
 
 async def refused(connection: Connection, statement: str | sql.Composed) -> bool:
@@ -147,8 +166,16 @@ async def test_nobody_else_may_do_anything(connection: Connection) -> None:
 
 
 async def test_every_function_has_a_search_path_of_its_own(connection: Connection) -> None:
-    query = "SELECT DISTINCT proconfig::text FROM pg_proc WHERE pronamespace = 'outbox'::regnamespace"
-    assert await column(connection, query) == ['{"search_path=pg_catalog, pg_temp"}']
+    query = (
+        "SELECT DISTINCT setting FROM pg_proc, unnest(proconfig) AS setting"
+        " WHERE pronamespace = 'outbox'::regnamespace AND setting LIKE 'search_path=%'"
+    )
+    assert await column(connection, query) == ["search_path=pg_catalog, pg_temp"]
+    without = (
+        "SELECT count(*) FROM pg_proc WHERE pronamespace = 'outbox'::regnamespace"
+        " AND NOT coalesce('search_path=pg_catalog, pg_temp' = ANY (proconfig), false)"
+    )
+    assert await value(connection, without) == 0
 
 
 async def test_a_producer_cannot_lend_the_routing_its_own_objects(connection: Connection, producer: Connection) -> None:

@@ -80,6 +80,25 @@ async def test_while_a_body_is_sent_to_a_receiver_that_does_not_read(sender: Sen
     assert receiver.connections[0].read < UNSENDABLE, "the rest was sent for nobody"
 
 
+async def test_what_the_kernel_has_not_sent_yet_is_never_sent(sender: Sender) -> None:
+    """Fails when a request that was given up may arrive later, behind the one that took its place."""
+
+    async def handler(connection: Connection) -> None:
+        await connection.head()
+        reached.set()
+        await told.wait()
+        try:
+            await connection.reader.read()
+        except ConnectionResetError:
+            reset.set()
+
+    reached, told, reset = asyncio.Event(), asyncio.Event(), asyncio.Event()
+    async with receiving(handler, buffer_bytes=4096) as receiver:
+        await cancelled(sender.send(receiver.destination(), HEADERS, bytes(UNSENDABLE)), reached)
+        told.set()
+        await asyncio.wait_for(reset.wait(), 5)
+
+
 async def test_while_a_name_is_looked_up(sender: Sender, monkeypatch: pytest.MonkeyPatch) -> None:
     original, release, reached = socket.getaddrinfo, threading.Event(), asyncio.Event()
     loop = asyncio.get_running_loop()

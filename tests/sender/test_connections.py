@@ -205,6 +205,22 @@ async def test_bytes_nobody_asked_for_do_not_become_the_next_answer(sender: Send
     assert result.status == 200
 
 
+@pytest.mark.parametrize("framing", [b"Content-Length: 5", b"Transfer-Encoding: chunked"])
+async def test_the_body_of_an_answer_that_has_none_does_not_become_the_next_answer(
+    sender: Sender, framing: bytes
+) -> None:
+    async def handler(connection: Connection) -> None:
+        await connection.request()
+        await connection.write(b"HTTP/1.1 204 No Content\r\n" + framing + b"\r\n\r\n")
+        await connection.request()
+        await connection.write(b"5\r\nhello\r\n0\r\n\r\n")
+
+    async with receiving(handler) as receiver:
+        results = [await send(sender, receiver) for _ in range(2)]
+    assert [result.status for result in results if isinstance(result, Answer)] == [204, 204]
+    assert len(receiver.connections) == 2
+
+
 async def test_after_five_hundred_cancelled_sends_five_hundred_succeed(sender: Sender) -> None:
     async def handler(connection: Connection) -> None:
         await connection.request()

@@ -1,6 +1,7 @@
 """Look-ups are shared, and one that hangs holds up nobody; of several addresses a live one is found."""
 
 import asyncio
+import gc
 import socket
 import threading
 from collections.abc import Iterator
@@ -93,6 +94,20 @@ async def test_a_name_that_hangs_ends_at_the_connect_timeout(sender: Sender, nam
         result = await send(sender, receiver, "hangs.0.test", connect_timeout_s=0.1)
     assert result == Fault(ErrorClass.CONNECT, "no connection within the connect timeout (name, TCP and TLS)")
     assert names.asked == ["hangs.0.test"]
+
+
+async def test_a_name_that_fails_when_nobody_waits_any_more_leaves_no_complaint(
+    sender: Sender, names: Names, caplog: pytest.LogCaptureFixture
+) -> None:
+    names.answers["hangs.0.test"] = []
+    async with receiving(keep_answering) as receiver:
+        await send(sender, receiver, "hangs.0.test", connect_timeout_s=0.1)
+        names.released.set()
+        while any(thread.name == "dns hangs.0.test" for thread in threading.enumerate()):
+            await asyncio.sleep(0)
+        await asyncio.sleep(0)
+    gc.collect()
+    assert [record.message for record in caplog.records if record.name == "asyncio"] == []
 
 
 async def test_a_name_that_hangs_ends_at_the_deadline_where_that_is_sooner(sender: Sender, names: Names) -> None:

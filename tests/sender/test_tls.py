@@ -23,6 +23,7 @@ class Authority:
     """A certificate authority and its file."""
 
     def __init__(self, folder: Path) -> None:
+        folder.mkdir(exist_ok=True)
         self.ca = trustme.CA()
         self.folder = folder
         self.file = str(folder / "ca.pem")

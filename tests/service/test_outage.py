@@ -10,6 +10,7 @@ import pytest
 from aiohttp import web
 
 from relay.demo.postgres import Postgres
+from tests.conftest import POOLER
 from tests.receiver import Arrival, Receiver
 from tests.service.replica import Installation, Replica
 from tests.service.table import counts, rows, until
@@ -101,12 +102,13 @@ async def test_nothing_is_lost_and_order_holds_while_the_database_is(
     async with await psycopg.AsyncConnection.connect(database, autocommit=True) as connection:
         await until(connection, "SELECT count(*) = %s FROM outbox.job WHERE status = 'done'", JOBS)
         assert await counts(connection) == {"done": JOBS}
-        # New jobs are heard of as before.
-        await until(
-            connection,
-            "SELECT count(*) = 2 FROM pg_stat_activity"
-            " WHERE datname = current_database() AND application_name LIKE 'relay % listen'",
-        )
+        # New jobs are heard of as before, where anything is heard.
+        if POOLER != "poll":
+            await until(
+                connection,
+                "SELECT count(*) = 2 FROM pg_stat_activity"
+                " WHERE datname = current_database() AND application_name LIKE 'relay % listen'",
+            )
         await connection.execute("INSERT INTO outbox.job (topic, destination, payload) VALUES ('t', 'shop', '{}')")
         await until(connection, "SELECT count(*) = %s FROM outbox.job WHERE status = 'done'", JOBS + 1)
     assert [replica.process.poll() for replica in replicas] == [None, None]

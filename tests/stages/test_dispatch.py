@@ -3,7 +3,7 @@
 import asyncio
 import random
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import pytest
 
@@ -220,3 +220,51 @@ async def test_what_outlasts_the_drain_is_cut_off_and_given_back() -> None:
         assert await dispatcher.drain(0.01) == 1
     assert given_back(line) == [2]
     assert dispatcher.bytes_held("shop") == 0
+
+
+async def test_what_waits_for_a_removed_destination_is_given_back_and_what_is_in_flight_ends() -> None:
+    line = Line()
+    jobs = [job(number) for number in range(1, 6)]
+    async with asyncio.TaskGroup() as group:
+        dispatcher = line.dispatcher(group)
+        dispatcher.accept(jobs)
+        await line.until(lambda: len(line.running) == 3)
+        dispatcher.configure([])
+        assert given_back(line) == [4, 5]
+        assert dispatcher.slots() == []
+        # Its lane does not go on here.
+        assert not (await line.end(jobs[0])).chain
+        # A claim that was under way brings one more.
+        dispatcher.accept([job(6)])
+        assert given_back(line) == [4, 5, 6]
+        for each in jobs[1:3]:
+            await line.end(each)
+    assert [s.job.id for s in line.settled if s.status == "done"] == [1, 2, 3]
+
+
+async def test_a_destination_that_comes_back_counts_what_is_still_in_flight() -> None:
+    line = Line()
+    async with asyncio.TaskGroup() as group:
+        dispatcher = line.dispatcher(group)
+        dispatcher.accept([job(1), job(2)])
+        await line.until(lambda: len(line.running) == 2)
+        dispatcher.configure([])
+        dispatcher.configure([SHOP])
+        assert dispatcher.wanted("shop").jobs == 1
+        assert dispatcher.bytes_held("shop") == 20
+        for number in (1, 2):
+            await line.end(job(number))
+    assert dispatcher.bytes_held("shop") == 0
+
+
+async def test_more_slots_are_used_at_once_by_what_waits() -> None:
+    line = Line()
+    jobs = [job(number) for number in range(1, 6)]
+    async with asyncio.TaskGroup() as group:
+        dispatcher = line.dispatcher(group)
+        dispatcher.accept(jobs)
+        await line.until(lambda: len(line.running) == 3)
+        dispatcher.configure([replace(SHOP, max_in_flight=5)])
+        await line.until(lambda: len(line.running) == 5)
+        for each in jobs:
+            await line.end(each)

@@ -11,7 +11,7 @@ from psycopg.conninfo import make_conninfo
 
 from relay.database import Database
 from relay.store import Store
-from tests.conftest import Connection
+from tests.conftest import POOLER, Connection
 from tests.store.jobs import LEASE_S, Jobs
 
 # Defaults that an administrator may have given to a role for reasons of their own.
@@ -59,13 +59,15 @@ def role(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture
-async def open_database(database: str, role: str, _roles: None) -> AsyncIterator[Callable[..., Awaitable[Database]]]:
+async def open_database(pooled: str, role: str, _roles: None) -> AsyncIterator[Callable[..., Awaitable[Database]]]:
     """Opens a pool of the role's own, closed after the test."""
     async with AsyncExitStack() as stack:
 
         async def open_(name: str = "test", **options: Any) -> Database:
-            dsn = make_conninfo(database, user=f"relay_{role}")
-            return await stack.enter_async_context(Database(dsn, name=name, **options))
+            dsn = make_conninfo(pooled, user=f"relay_{role}")
+            return await stack.enter_async_context(
+                Database(dsn, name=name, **{"prepared_statements": not POOLER, **options})
+            )
 
         yield open_
 

@@ -6,7 +6,7 @@ import time
 from collections.abc import Sequence
 
 from relay.claim import Claimer
-from relay.model import Destination, Job
+from relay.model import Destination, Job, Room
 from relay.rows import Range
 from relay.store import Store
 
@@ -21,7 +21,7 @@ class Desk:
         self.claimer = Claimer(
             store,
             [Destination(name, "http://127.0.0.1/")],
-            wanted=lambda _: self.free,
+            wanted=lambda _: Room(self.free, self.free),
             bytes_held=lambda _: 0,
             payload_budget_bytes=1 << 30,
             on_claimed=self._take,
@@ -46,4 +46,4 @@ class Desk:
     def next_ranges(self, free: int) -> list[Range]:
         """How it would ask next, between two full looks, once a claim was slow."""
         self.claimer._slow_until_s = self.claimer._views[self.name].full_look_s = math.inf
-        return self.claimer._ranges({self.name: free}, {self.name: 1 << 40}, time.monotonic())
+        return self.claimer._ranges({self.name: Room(free, free)}, {self.name: 1 << 40}, time.monotonic())

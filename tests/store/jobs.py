@@ -15,7 +15,8 @@ from tests.conftest import Connection
 
 LEASE_S = 60.0
 BUDGET = 1 << 30
-FAILURE = Failure(ErrorClass.STATUS, "answered 503", 0.25, status=503, response=b"\x00busy")
+TRACE = "4bf92f3577b34da6a3ce929d0e0e4736"
+FAILURE = Failure(ErrorClass.STATUS, "answered 503", 0.25, status=503, response=b"\x00busy", trace_id=TRACE)
 
 
 @dataclass(frozen=True)
@@ -98,8 +99,12 @@ def ranges(
     priorities: Sequence[int] = (0, 1, 2, 3),
     after: Mark = START,
 ) -> list[Range]:
-    """Where to look for one destination's jobs."""
-    return [Range(destination, priority, free, width, after) for priority in priorities]
+    """Where to look for one destination's jobs, first attempts and retries."""
+    return [
+        Range(destination, priority, free, width, after, retries=retries)
+        for priority in priorities
+        for retries in (False, True)
+    ]
 
 
 async def claim(store: Store, destination: str = "a", **where: Any) -> list[Job]:

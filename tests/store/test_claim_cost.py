@@ -21,23 +21,26 @@ from tests.store.plan import Mode, Planner, Statistics, buffers
 
 FREE = 64
 MOST = 1.5
-LARGE = {"hot": 200_000, "backoff": 20_000, "standing": 5_000, "broken": 100_000, "churned": 50_000}
+LARGE = {"hot": 200_000, "backoff": 20_000, "standing": 5_000, "broken": 100_000, "refused": 50_000, "churned": 50_000}
 SITUATIONS = {
     "a burst put aside": ranges("burst"),
     "lanes in backoff": ranges("backoff"),
     "lanes behind dead jobs": ranges("standing"),
+    "retries that are due before all first attempts": ranges("refused"),
     "a healthy destination": ranges("healthy"),
     "a healthy destination, and a probe of the broken one": ranges("healthy") + ranges("broken", free=1, width=1),
 }
 FROM_THE_FRONT = "churned, from the front"
-SMALL = {"hot": 200, "backoff": 20, "standing": 5, "broken": 100, "churned": 50}
+SMALL = {"hot": 200, "backoff": 20, "standing": 5, "broken": 100, "refused": 50, "churned": 50}
 
 # As in tests/store/backlog.py: with `claims` above zero the checks of the input stand aside.
 _FILL = """
 SET session_replication_role = replica;
 SET synchronous_commit = off;
-INSERT INTO outbox.job (destination, topic, entity_key, idempotency_key, payload, claims, status, run_at, finished_at)
-SELECT r.destination, 't', r.entity_key, 'k', '{{}}', 1, r.status, now() + r.due,
+INSERT INTO outbox.job (destination, topic, entity_key, idempotency_key, payload, claims, attempts, status, run_at,
+                        finished_at)
+SELECT r.destination, 't', r.entity_key, 'k', '{{}}', 1, (r.entity_key LIKE 'refused%')::integer, r.status,
+       now() + r.due,
        CASE r.status WHEN 'dead' THEN now() END
   FROM (
 -- An entity with very many jobs, all of them due, in front of others.
@@ -55,11 +58,14 @@ SELECT 'standing', 'stands' || n, status, interval '-2 h'
 -- Nobody answers here.
 SELECT 'broken', 'e' || n, 'pending', interval '-2 h' FROM generate_series(1, {broken}) n
  UNION ALL
+-- What a receiver refused once, and will again.
+SELECT 'refused', 'refused' || n, 'pending', interval '-2 h' FROM generate_series(1, {refused}) n
+ UNION ALL
 SELECT 'churned', 'gone' || n, 'pending', interval '-2 h' FROM generate_series(1, {churned}) n
  UNION ALL
 -- What is to be claimed, beside all that.
 SELECT destination, 'e' || n, 'pending', interval '-1 h'
-  FROM generate_series(1, 2000) n, unnest('{{burst,backoff,standing,healthy,churned}}'::text[]) destination
+  FROM generate_series(1, 2000) n, unnest('{{burst,backoff,standing,refused,healthy,churned}}'::text[]) destination
        ) r;
 """
 _CHURN = """

@@ -54,12 +54,13 @@ def in_flight(planner: Planner, destination: str) -> list[Job]:
     ]
 
 
-def settle(destination: str, outcomes: Sequence[Callable[[Job], Settlement]]) -> Case:
+def settle(destination: str, outcomes: Sequence[Callable[[Job], Settlement]], *, keep_done: bool = True) -> Case:
     """A settle of 64."""
 
     def parameters(planner: Planner) -> Parameters:
         batch = [outcomes[job.id % len(outcomes)](job) for job in in_flight(planner, destination)]
-        return {**rows.outcome_parameters(batch), **rows.failure_parameters(batch), "locked_by": "first"}
+        written = rows.outcome_parameters(batch, keep_done=keep_done)
+        return {**written, **rows.failure_parameters(batch), "locked_by": "first"}
 
     # The primary key of a million jobs is one level deeper.
     return Case("settle", parameters, extra=64)
@@ -79,6 +80,12 @@ def held(planner: Planner) -> Parameters:
     """64 leases."""
     jobs = in_flight(planner, "plain")
     return {"ids": [job.id for job in jobs], "claims": [job.claims for job in jobs], **LEASE}
+
+
+def dead_letters(planner: Planner) -> Parameters:
+    """16 of them."""
+    found = planner.fetch("SELECT id FROM outbox.job WHERE status = 'dead' ORDER BY id LIMIT 16")
+    return {"ids": [row[0] for row in found], "age_s": 0.0}
 
 
 def given(name: str, parameters: Parameters, *, extra: int = 20) -> Case:
@@ -105,14 +112,20 @@ CASES = {
     "lost": Case("lost", held, extra=128),
     "reclaim": given("reclaim", {**rows.policy_parameters([webhook(d) for d in DESTINATIONS]), **LEASE, "limit": 200}),
     "stranded": given("stranded", {"after_destination": "flight", "after_entity_key": "", "limit": 64}),
-    "start_standing_lanes": given("start_standing_lanes", {"destinations": ["dead"], "limit": 10}),
+    # Each of the ten is entered anew into the indexes of dead letters, which are a level deeper.
+    "start_standing_lanes": given("start_standing_lanes", {"destinations": ["dead"], "limit": 10}, extra=40),
     "start_standing_lanes, none": given("start_standing_lanes", {"destinations": ["skipped"], "limit": 10}),
-    "retain_jobs": given("retain_jobs", {"age_s": 86_400.0, "limit": 10}),
-    "retain_attempts": given("retain_attempts", {"age_s": 86_400.0, "limit": 10}),
+    "settle, delivered ones deleted": settle("plain", (done, retry), keep_done=False),
+    "retain_jobs": given("retain_jobs", {"age_s": 86_400.0, "limit": 10, "after": None}),
+    "retain_attempts": given("retain_attempts", {"age_s": 86_400.0, "limit": 10, "after": None}),
+    "old_dead": given("old_dead", {"age_s": 0.0, "limit": 10}),
+    "retain_dead": Case("retain_dead", dead_letters),
     # A person's look, planned by the sample that ANALYZE drew: 300 to 1,100 pages were seen of a far larger table.
     "status": given("status", {"cap": 10}, extra=2_000),
     "lanes": given("lanes", {"walk": 64, "show": 10, "cap": 10}, extra=100),
     "unrouted": given("unrouted", {"cap": 10}),
+    "sample": given("sample", {}),
+    "sample_lanes": given("sample_lanes", {"destinations": list(DESTINATIONS), "walk": 16, "cap": 2}, extra=100),
 }
 every_case = pytest.mark.parametrize("name", CASES)
 

@@ -10,7 +10,7 @@ from relay.database import CONFLICTS
 from relay.model import ErrorClass, Failure, Job, Settlement
 from relay.store import Store
 from tests.conftest import Connection
-from tests.store.jobs import FAILURE, Jobs, claim, claim_ids, dead, done, ranges, release, retry, webhook
+from tests.store.jobs import FAILURE, TRACE, Jobs, claim, claim_ids, dead, done, ranges, release, retry, webhook
 
 
 async def test_a_delivered_job_is_done_and_its_lease_is_gone(store: Store, jobs: Jobs) -> None:
@@ -67,9 +67,25 @@ async def test_a_failure_is_kept_with_all_that_is_known_of_it(store: Store, jobs
     id_ = await jobs.add()
     await store.settle([retry((await claim(store))[0])])
     kept = await jobs.connection.execute(
-        "SELECT job_id, claim, attempt, replica, error_class, detail, status, duration_s, response FROM outbox.attempt"
+        "SELECT job_id, claim, attempt, replica, error_class, detail, status, duration_s, response, trace_id"
+        "  FROM outbox.attempt"
     )
-    assert await kept.fetchall() == [(id_, 1, 1, "first", "status", "answered 503", 503, 0.25, b"\x00busy")]
+    assert await kept.fetchall() == [(id_, 1, 1, "first", "status", "answered 503", 503, 0.25, b"\x00busy", TRACE)]
+
+
+async def test_of_each_job_the_newest_50_failures_are_kept_however_often_it_is_claimed(
+    store: Store, jobs: Jobs
+) -> None:
+    id_, other = await jobs.add_many(2)
+    for _ in range(2):
+        await store.settle([retry(job, 0.0) for job in await claim(store)])
+    # Claims without a failure, as releases are, push none out.
+    await jobs.change(id_, "claims = 100")
+    for _ in range(49):
+        await store.settle([retry(job, 0.0) for job in await claim(store)])
+    kept = "SELECT array_agg(claim ORDER BY claim) FROM outbox.attempt WHERE job_id = %s"
+    assert await jobs.value(kept, id_) == [2, *range(101, 150)]
+    assert await jobs.value(kept, other) == list(range(2, 52))
 
 
 async def test_a_detail_with_a_nul_is_kept(store: Store, jobs: Jobs) -> None:
@@ -185,6 +201,18 @@ async def test_a_settlement_that_pauses_keeps_every_replica_from_the_destination
     assert await jobs.value("SELECT paused_why FROM outbox.destination WHERE name = 'a'") == "answered 410"
 
 
+async def test_a_pause_is_kept_once_with_the_replica_however_many_jobs_were_answered_so(
+    store: Store, jobs: Jobs
+) -> None:
+    await jobs.add_many(3)
+    first, second, third = await claim(store)
+    gone = replace(FAILURE, detail="answered 410")
+    for batch in ([first, second], [third]):
+        await store.settle([Settlement(job, "pending", charged=False, pauses=True, failure=gone) for job in batch])
+    kept = await jobs.connection.execute("SELECT actor, verb, destination, job_id, detail FROM outbox.operation")
+    assert await kept.fetchall() == [("first", "pause", "a", None, {"why": "answered 410"})]
+
+
 async def test_a_batch_with_a_row_that_somebody_holds_raises_and_writes_nothing(
     store: Store, jobs: Jobs, database: str
 ) -> None:
@@ -226,7 +254,8 @@ async def test_trace_context_beyond_any_legal_length_stays_in_the_table(store: S
     await jobs.add("e", tracestate="k=" + "v" * 8190)
     await jobs.add("e", traceparent="a" * 513)
     huge, head = await claim(store)
-    assert (huge.traceparent, huge.tracestate) == (None, None)
+    # Empty, so that it is counted as malformed.
+    assert (huge.traceparent, huge.tracestate) == ("", None)
     assert head.tracestate == "k=" + "v" * 8190
     [chained] = (await store.settle([done(head, chain=True)])).started
-    assert chained.traceparent is None
+    assert chained.traceparent == ""

@@ -59,7 +59,7 @@ async def test_a_job_that_ran_in_the_snapshot_and_failed_since_does_not_overtake
         claiming = asyncio.create_task(claim_ids(other))
         await gate.stopped("second")
         outcomes = {**rows.outcome_parameters([failed]), **rows.failure_parameters([failed]), "locked_by": "first"}
-        assert await settling.fetch("settle", outcomes) == [(higher,)]
+        assert [row[0] for row in await settling.fetch("settle", outcomes)] == [higher]
         lanes = rows.lane_parameters(rows.lanes_of([failed]))
         assert await settling.fetch("settle_lanes", {**lanes, "locked_by": "first", "lease_s": 60.0}) == []
     await gate.open()
