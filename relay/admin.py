@@ -1,20 +1,22 @@
 """What operators do to the database: one method a verb. The pipeline does not need any of it."""
 
 import difflib
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 
 from psycopg.types.json import Jsonb
 
 from relay.database import Database
 from relay.errors import RelayError
 from relay.model import Destination
-from relay.rows import Parameters
 
-# Counts stop here; see status.sql.
-CAP = 10_000
+# How many jobs each count of status.sql looks at: of all destinations together, and at least of each. Each of them may
+# lie on a page of its own, and there are four such counts.
+COUNTED = 3_000
+COUNTED_OF_EACH = 100
 # How many lanes are looked at for those that wait longest, and how many of those are shown; see lanes.sql.
-LANES_WALKED = 1_000
+LANES_WALKED = 250
 LANES_SHOWN = 10
 
 
@@ -40,8 +42,24 @@ class Synced:
 
 
 @dataclass(frozen=True, slots=True)
+class Operation:
+    """One thing that `actor` did: a person to a job or a destination, or a replica that paused a destination.
+
+    `detail` says what the verb has to say: `why`, `was`, `marked`, `topics`, `generation` …
+    """
+
+    id: int
+    at: datetime
+    actor: str
+    verb: str
+    destination: str | None
+    job_id: int | None
+    detail: Mapping[str, object]
+
+
+@dataclass(frozen=True, slots=True)
 class DestinationStatus:
-    """One destination at a glance. Counts of CAP mean "or more"; ages and rates are in seconds and per second."""
+    """One destination at a glance. Counts of `Status.cap` mean "or more"; ages are in seconds, rates per second."""
 
     name: str
     registered: bool
@@ -69,7 +87,8 @@ class Replica:
 class WaitingLane:
     """An entity whose jobs wait, or stand still, behind the holder of its lane.
 
-    `why` is what keeps the holder: dead, paused, backoff, scheduled, running, or due. `behind` of CAP means "or more".
+    `why` is what keeps the holder: dead, paused, backoff, scheduled, running, or due. `behind` of `Status.cap` means
+    "or more".
     """
 
     destination: str
@@ -82,8 +101,12 @@ class WaitingLane:
 
 @dataclass(frozen=True, slots=True)
 class Status:
-    """Everything `relay status` shows. `lanes` are those whose holder is oldest, of the first LANES_WALKED."""
+    """Everything `relay status` shows. `lanes` are those whose holder is oldest, of the first LANES_WALKED.
 
+    Counts stop at `cap`.
+    """
+
+    cap: int
     destinations: list[DestinationStatus]
     lanes: list[WaitingLane]
     unrouted: int
@@ -109,6 +132,7 @@ class Admin:
         retire is still configured or was never registered. What is neither configured nor named stays.
         """
         configured = {d.name for d in destinations}
+        deploy = {"generation": generation, "actor": self._actor}
         async with self._database.transaction() as transaction:
             await transaction.fetch("registry_lock", {})
             known = {row[0]: row for row in await transaction.fetch("registry", {})}
@@ -119,10 +143,10 @@ class Admin:
                     "names": [d.name for d in destinations],
                     "topics": [Jsonb(list(d.topics)) for d in destinations],
                     "on_dead": [d.on_dead for d in destinations],
-                    "generation": generation,
+                    **deploy,
                 },
             )
-            retired = await transaction.fetch("retire", {"names": list(retire), "generation": generation})
+            retired = await transaction.fetch("retire", {"names": list(retire), **deploy})
         left = {name for name, row in known.items() if not row[4]} - configured - set(retire)
         return Synced(sorted(row[0] for row in registered), sorted(row[0] for row in retired), sorted(left))
 
@@ -132,38 +156,42 @@ class Admin:
         if destination not in known:
             raise RelayError(no_such_destination(destination, known))
 
-    async def pause(self, destination: str, why: str) -> None:
-        """Keeps every replica from claiming for a destination; what is in flight goes on."""
-        await self._database.transact(
-            ("pause", {"name": destination, "why": why}), self._operation("pause", destination, {"why": why})
-        )
+    async def pause(self, destination: str, why: str) -> bool:
+        """Keeps every replica from claiming for a destination; what is in flight goes on.
+
+        False when it was paused before: then the reason of that stays.
+        """
+        how = {"name": destination, "why": why, "actor": self._actor}
+        [found] = await self._database.transact(("pause", how))
+        return bool(found)
 
     async def resume(self, destination: str) -> bool:
         """Undoes a pause; false when the destination was not paused."""
-        async with self._database.transaction() as transaction:
-            found = await transaction.fetch("resume", {"name": destination})
-            if found:
-                await transaction.fetch(*self._operation("resume", destination, {}))
+        [found] = await self._database.transact(("resume", {"name": destination, "actor": self._actor}))
         return bool(found)
 
-    def _operation(self, verb: str, destination: str, detail: dict[str, str]) -> tuple[str, Parameters]:
-        return "operation", {
-            "actor": self._actor,
-            "verb": verb,
-            "job_id": None,
-            "destination": destination,
-            "detail": Jsonb(detail),
-        }
+    async def operations(self, *, destination: str | None, job_id: int | None, most: int) -> list[Operation]:
+        """What was done, newest first, at most so many; None fits everything."""
+        fitting = {"destination": destination, "job_id": job_id, "width": most}
+        [found] = await self._database.transact(("operations", fitting))
+        return [Operation(*row) for row in found]
 
-    async def status(self) -> Status:
-        """Every destination, unrouted jobs and replicas, at a cost that does not grow with the table."""
+    async def status(self, *, cap: int | None = None, walk: int = LANES_WALKED) -> Status:
+        """Every destination, unrouted jobs and replicas, at a cost that does not grow with the table.
+
+        Counts stop at `cap`, by default at what registered destinations may cost together; the lanes shown are the
+        oldest of the first `walk`.
+        """
+        if cap is None:
+            cap = fair_cap(len(await self.registry()))
         destinations, lanes, unrouted, replicas = await self._database.transact(
-            ("status", {"cap": CAP}),
-            ("lanes", {"walk": LANES_WALKED, "show": LANES_SHOWN, "cap": CAP}),
-            ("unrouted", {"cap": CAP}),
+            ("status", {"cap": cap}),
+            ("lanes", {"walk": walk, "show": LANES_SHOWN, "cap": cap}),
+            ("unrouted", {"cap": cap}),
             ("replicas", {}),
         )
         return Status(
+            cap=cap,
             destinations=[DestinationStatus(*row) for row in destinations],
             lanes=[WaitingLane(*row) for row in lanes],
             unrouted=unrouted[0][0],
@@ -174,6 +202,11 @@ class Admin:
         """What the connected role may not do and the relay must, a phrase each."""
         [found] = await self._database.transact(("privileges", {}))
         return [row[0] for row in found]
+
+
+def fair_cap(destinations: int) -> int:
+    """Where counts stop, with so many destinations."""
+    return max(COUNTED_OF_EACH, COUNTED // max(1, destinations))
 
 
 def no_such_destination(destination: str, known: Collection[str]) -> str:

@@ -13,6 +13,7 @@ from relay import listen
 from relay.admin import Admin, Registered
 from relay.config import Settings, load, warnings
 from relay.database import Database
+from relay.drift import drift
 from relay.errors import ConfigError, DatabaseUnavailableError
 from relay.migrate import compare
 from relay.model import Destination
@@ -55,8 +56,11 @@ def _readable(dsn: str) -> bool:
     return re.fullmatch(r"[\d,]*", port) is not None and ("@" not in host or host.startswith("@"))
 
 
-async def check(path: Path | None) -> AsyncIterator[Finding]:
-    """Looks at one thing after another; what cannot be looked at because of an earlier fault is left out."""
+async def check(path: Path | None, *, compare_schema: bool = False) -> AsyncIterator[Finding]:
+    """Looks at one thing after another; what cannot be looked at because of an earlier fault is left out.
+
+    With `compare_schema` also at everything in schema outbox.
+    """
     destinations: tuple[Destination, ...] = ()
     try:
         settings = usable_settings(path)
@@ -66,13 +70,20 @@ async def check(path: Path | None) -> AsyncIterator[Finding]:
         return
     try:
         destinations = settings.resolved_destinations()
+        settings.resolved_tokens()
         yield Finding("configuration", "ok", f"{len(destinations)} destinations; {_leases(settings, destinations)}")
     except ConfigError as error:
         for line in str(error).splitlines():
             yield Finding("configuration", "fault", line)
     for sentence in warnings(settings):
         yield Finding("configuration", "warning", sentence)
+    async for finding in _database(settings, destinations, compare_schema=compare_schema):
+        yield finding
 
+
+async def _database(
+    settings: Settings, destinations: tuple[Destination, ...], *, compare_schema: bool
+) -> AsyncIterator[Finding]:
     try:
         schema = await compare(settings.database.dsn.text())
     except DatabaseUnavailableError as error:
@@ -87,7 +98,10 @@ async def check(path: Path | None) -> AsyncIterator[Finding]:
     yield Finding("schema", "warning" if schema.usable and schema.verdict != "same" else level, schema.sentence)
     if not schema.usable:
         return
-    async for finding in _with_database(settings, destinations):
+    if compare_schema and schema.verdict != "same":
+        yield Finding("drift", "warning", "not looked for: only this version's own schema can be compared")
+    find_drift = compare_schema and schema.verdict == "same"
+    async for finding in _connected(settings, destinations, find_drift=find_drift):
         yield finding
     yield await _listen(settings)
 
@@ -101,21 +115,34 @@ def _leases(settings: Settings, destinations: tuple[Destination, ...]) -> str:
     )
 
 
-async def _with_database(settings: Settings, destinations: tuple[Destination, ...]) -> AsyncIterator[Finding]:
+async def _connected(
+    settings: Settings, destinations: tuple[Destination, ...], *, find_drift: bool
+) -> AsyncIterator[Finding]:
     dsn = settings.database.dsn.text()
     async with Database(dsn, name="relay check", pool_size=2, prepared_statements=False) as connections:
+        if find_drift:
+            for finding in await _drift(connections):
+                yield finding
         admin = Admin(connections)
         if missing := await admin.missing_privileges():
             yield Finding("privileges", "fault", f"this user lacks {'; '.join(missing)}: {_GRANT}")
             return
         yield Finding("privileges", "ok", "this user may do what a replica does")
-        yield _registry(await admin.registry(), destinations)
+        yield _registry(await admin.registry(), destinations, settings.destination_names())
 
 
-def _registry(registered: Sequence[Registered], destinations: Sequence[Destination]) -> Finding:
+async def _drift(connections: Database) -> list[Finding]:
+    differences = await drift(connections)
+    if not differences:
+        return [Finding("drift", "ok", "everything in schema outbox is as the migrations build it")]
+    # What somebody added, an index for instance, need not be wrong.
+    return [Finding("drift", "fault" if d.wanted else "warning", d.sentence) for d in differences]
+
+
+def _registry(registered: Sequence[Registered], destinations: Sequence[Destination], names: frozenset[str]) -> Finding:
     known = {r.name: (set(r.topics), r.on_dead) for r in registered if not r.retired}
     behind = [d.name for d in destinations if known.get(d.name) != (set(d.topics), d.on_dead)]
-    extra = sorted(known.keys() - {d.name for d in destinations})
+    extra = sorted(known.keys() - names)
     if not behind and not extra:
         return Finding("registry", "ok", "registered as configured")
     return Finding(

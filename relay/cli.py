@@ -22,7 +22,7 @@ from relay.admin import Admin
 from relay.config import colour_unwanted
 from relay.errors import RelayError
 from relay.telemetry import configure_logging
-from relay.verb import database, fail, json_option, settings, verb
+from relay.verb import actor, database, fail, json_option, settings, verb
 
 # The table above, for docs/cli.md.
 EXIT_CODES = "\n".join(line for line in (__doc__ or "").splitlines() if line.startswith("|"))
@@ -64,8 +64,10 @@ async def run(context: click.Context) -> None:
 
 @main.command()
 @click.option("--check", "only_check", is_flag=True, help="Change nothing; exit with 1 when the schema differs.")
+@click.option("--sql", is_flag=True, help="Print the migrations, for another tool to apply; needs no database.")
+@click.option("--after", default=0, metavar="N", help="With --sql: only migrations with a higher number.")
 @verb
-async def migrate(context: click.Context, *, only_check: bool) -> int:
+async def migrate(context: click.Context, *, only_check: bool, sql: bool, after: int) -> int:
     """Bring the database to this version's schema. Safe to run from many places at once.
 
     The user must own schema outbox, or may create it and the roles outbox_producer, _relay and _reader.
@@ -73,6 +75,9 @@ async def migrate(context: click.Context, *, only_check: bool) -> int:
     \b
     Example: relay migrate --check || relay migrate
     """
+    if sql:
+        click.echo(migrations.script(after), nl=False)
+        return 0
     dsn = settings(context).database.dsn.text()
     if only_check:
         comparison = await migrations.compare(dsn)
@@ -98,14 +103,16 @@ async def sync(context: click.Context, *, retire: tuple[str, ...], as_json: bool
     found = settings(context)
     destinations = found.resolved_destinations()
     async with database(found) as connections:
-        synced = await Admin(connections).sync(destinations, generation=found.registry.generation, retire=retire)
+        admin = Admin(connections, actor=actor())
+        synced = await admin.sync(destinations, generation=found.registry.generation, retire=retire)
     click.echo(render.as_json(synced) if as_json else render.sync_text(synced))
 
 
 @main.command()
+@click.option("--schema", is_flag=True, help="Also compare what is in schema outbox with what the migrations build.")
 @json_option
 @verb
-async def check(context: click.Context, *, as_json: bool) -> int:
+async def check(context: click.Context, *, schema: bool, as_json: bool) -> int:
     """Check configuration, database, schema, privileges and LISTEN, and say what to do.
 
     Exits with 1 when there is a fault; warnings leave it at 0.
@@ -114,7 +121,7 @@ async def check(context: click.Context, *, as_json: bool) -> int:
     Example: relay check --json | jq -r 'select(.level != "ok") | .sentence'
     """
     faults = 0
-    async for finding in checks.check(context.obj):
+    async for finding in checks.check(context.obj, compare_schema=schema):
         faults += finding.level == "fault"
         click.echo(render.as_json(finding) if as_json else render.finding_text(finding))
     return 1 if faults else 0

@@ -2,13 +2,17 @@
 
 import asyncio
 import os
+import socket
 import ssl
+import struct
 
 from relay.model import ErrorClass, Fault, Result
 from relay.reader import MalformedError, Reader
 
 # What is given to the event loop at once. The rest of a long body waits here, uncopied, until it is wanted.
 PIECE_BYTES = 65_536
+# struct linger of <sys/socket.h>, on and for 0 s: a close is a reset (ABORT of RFC 9293, section 3.10.5).
+_RESET = struct.pack("ii", 1, 0)
 
 
 class Connection(asyncio.Protocol):
@@ -61,6 +65,7 @@ class Connection(asyncio.Protocol):
             self._write_on()
             result = await self._result
         except BaseException:
+            self._forget()
             self.abort()
             raise
         finally:
@@ -73,6 +78,15 @@ class Connection(asyncio.Protocol):
     def abort(self) -> None:
         """Close now, with whatever is still to be written."""
         self._transport.abort()
+
+    def _forget(self) -> None:
+        """Make the kernel drop what it has not sent yet.
+
+        Left to itself it goes on for minutes after a close, and a request that was given up arrives after the one that
+        took its place, or after its successor's.
+        """
+        if not self.closed:
+            self._transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
 
     def close(self) -> None:
         """Close an idle connection, politely where it is TLS."""

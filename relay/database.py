@@ -1,7 +1,8 @@
 """Connections to the database, and transactions that mean the same whatever the role's or a pooler's defaults are."""
 
+import asyncio
 import contextlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from importlib.resources import files
 from typing import Any, Self
 
@@ -20,9 +21,11 @@ CONFLICTS = (errors.UniqueViolation, errors.DeadlockDetected, errors.LockNotAvai
 # The database is away, starting, stopping, a standby by now, or has no connection left for us.
 # A standby refuses BEGIN READ WRITE as a feature that is not supported.
 _STANDBY = (errors.ReadOnlySqlTransaction, errors.FeatureNotSupported)
-UNAVAILABLE = (psycopg.OperationalError, psycopg.InterfaceError, *_STANDBY, PoolTimeout)
+UNAVAILABLE = (psycopg.OperationalError, psycopg.InterfaceError, *_STANDBY, PoolTimeout, TimeoutError)
 
 _LOCK_TIMEOUT_MS = 2_000
+# How much later than the database's own limit on a statement ours on a transaction is.
+_ANSWER_S = 2.0
 
 
 class Database:
@@ -39,6 +42,7 @@ class Database:
         statement_timeout_s: float = 30.0,
     ) -> None:
         self._statement_timeout_ms = round(statement_timeout_s * 1000)
+        self._answer_s = statement_timeout_s + _ANSWER_S
         self._pool = AsyncConnectionPool(
             dsn,
             min_size=1,
@@ -67,6 +71,10 @@ class Database:
 
     async def __aexit__(self, *_: object) -> None:
         await self._pool.close(timeout=2)
+
+    def pool(self) -> Mapping[str, int]:
+        """The connections and who waits for one, as psycopg_pool counts them."""
+        return self._pool.get_stats()
 
     async def wait(self, timeout_s: float) -> None:
         """Returns when a connection works; raises DatabaseUnavailableError after `timeout_s` seconds."""
@@ -101,7 +109,11 @@ class Database:
     async def _connection(self) -> AsyncIterator[AsyncConnection]:
         async with self._pool.connection() as connection:
             try:
-                yield connection
+                # A server that is stuck, or a proxy whose server is gone, acknowledges every packet and answers none.
+                async with asyncio.timeout(self._answer_s):
+                    yield connection
+            except TimeoutError as silent:
+                raise TimeoutError(f"the database did not answer within {self._answer_s:g} s") from silent
             except _STANDBY:
                 # A demoted primary answers, so the pool would keep it for ever.
                 await connection.close()

@@ -15,9 +15,12 @@ from relay.rows import Parameters, Row
 from relay.rules.redrive import Letter, Report, accepted, explain
 
 # Counts of the jobs behind a dead letter stop here; see behind.sql.
-BEHIND_CAP = 1_000
+BEHIND_CAP = 100
 _LOOK = 1_000
 _BATCH = 100
+
+# (destination, id) of the dead letter looked at last.
+Place = tuple[str, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +49,14 @@ class Opened(Shown):
     behind: int | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Page:
+    """Some of the selected dead letters, and the place from which to look on; None where there are no more."""
+
+    letters: list[Letter]
+    after: Place | None
+
+
 Act = Callable[[Transaction, Sequence[Letter]], Awaitable[list[Row]]]
 
 
@@ -70,6 +81,21 @@ class Letters:
         behind = await self._behind([letter.id for letter in found if letter.holds_lane])
         return [replace(letter, behind=behind.get(letter.id)) for letter in found]
 
+    async def page(self, selection: Selection, *, after: Place | None, most: int, behind_cap: int) -> Page:
+        """At most `most` of the selected dead letters after `after`; how many wait behind each, up to `behind_cap`.
+
+        Looks at no more than one statement does, so at a bounded cost: there may be fewer, or none, and yet more to
+        look at.
+        """
+        pinned = await self.pin(selection)
+        found = await self._look(pinned, after or (pinned.destination or "", 0))
+        fitting = [Letter(*row[:10]) for row in found if row[10]]
+        behind = await self._behind([letter.id for letter in fitting[:most] if letter.holds_lane], behind_cap)
+        letters = [replace(letter, behind=behind.get(letter.id)) for letter in fitting[:most]]
+        if len(fitting) > most:
+            return Page(letters, (str(letters[-1].destination), letters[-1].id))
+        return Page(letters, (found[-1][1], found[-1][0]) if found and found[-1][11] else None)
+
     async def any(self, destination: str) -> bool:
         """Whether this destination, registered or not, has a dead letter."""
         return bool(await self.find(Selection(destination=destination, limit=1)))
@@ -89,26 +115,34 @@ class Letters:
         selection: Selection,
         *,
         force: bool = False,
+        delivered: bool = True,
         why: str | None = None,
         rate_per_s: float | None = None,
         dry_run: bool = False,
     ) -> Report:
-        """Makes dead letters due again with their key and a new budget; by id, also jobs that were delivered.
+        """Makes dead letters due again with their key and a new budget; by id and with `delivered`, delivered jobs too.
 
         Jobs of an entity whose later jobs may have been delivered are refused, unless `force` sends them marked.
         """
-        delivered = bool(selection.ids)
+        delivered = delivered and bool(selection.ids)
         act = partial(self._redrive, {"force": force, "delivered": delivered, "actor": self._actor, "why": why})
         report = Report("redrive", dry_run)
         allowed = partial(accepted, report, force=force, delivered=delivered)
         await self._all(selection, report, allowed, act, rate_per_s)
         return report
 
-    async def discard(self, selection: Selection, *, why: str | None = None, dry_run: bool = False) -> Report:
+    async def discard(
+        self,
+        selection: Selection,
+        *,
+        why: str | None = None,
+        rate_per_s: float | None = None,
+        dry_run: bool = False,
+    ) -> Report:
         """Gives dead letters up; the lanes that stood still behind them go on in the same transaction."""
         act = partial(self._discard, {"actor": self._actor, "why": why})
         report = Report("discard", dry_run)
-        await self._all(selection, report, partial(accepted, report), act, None)
+        await self._all(selection, report, partial(accepted, report), act, rate_per_s)
         return report
 
     async def _all(
@@ -170,14 +204,9 @@ class Letters:
             [found] = await self._database.transact(("dead_by_id", {"ids": list(pinned.ids)}))
             yield [Letter(*row) for row in found]
             return
-        filters = {
-            "destination": pinned.destination, "topic": pinned.topic, "entity_key": pinned.entity_key,
-            "since": pinned.since, "until": pinned.until, "error": pinned.error, "width": _LOOK,
-        }  # fmt: skip
         after, wanted = (pinned.destination or "", 0), pinned.limit
         while wanted != 0:
-            place = {"after_destination": after[0], "after_id": after[1]}
-            [found] = await self._database.transact(("dead", {**filters, **place}))
+            found = await self._look(pinned, after)
             letters = [Letter(*row[:10]) for row in found if row[10]][:wanted]
             yield letters
             if not (found and found[-1][11]):
@@ -185,8 +214,18 @@ class Letters:
             after = found[-1][1], found[-1][0]
             wanted = None if wanted is None else wanted - len(letters)
 
-    async def _behind(self, ids: Sequence[int]) -> dict[int, int]:
-        [found] = await self._database.transact(("behind", {"ids": list(ids), "cap": BEHIND_CAP}))
+    async def _look(self, pinned: Selection, after: Place) -> list[Row]:
+        """One look of dead.sql: the rows that fit, and the last one looked at where there are more."""
+        filters = {
+            "destination": pinned.destination, "topic": pinned.topic, "entity_key": pinned.entity_key,
+            "since": pinned.since, "until": pinned.until, "error": pinned.error,
+        }  # fmt: skip
+        place = {"after_destination": after[0], "after_id": after[1], "width": _LOOK}
+        [found] = await self._database.transact(("dead", {**filters, **place}))
+        return found
+
+    async def _behind(self, ids: Sequence[int], cap: int = BEHIND_CAP) -> dict[int, int]:
+        [found] = await self._database.transact(("behind", {"ids": list(ids), "cap": cap}))
         return dict(found)
 
 

@@ -1,12 +1,13 @@
 """One job under an operator's eyes: why it is not delivered, and an end to it."""
 
 import base64
+import codecs
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from psycopg.types.json import Jsonb
 
-from relay import rows
+from relay import lanes
 from relay.database import CONFLICTS, Database, Transaction
 from relay.errors import RelayError
 from relay.rows import Row
@@ -16,9 +17,8 @@ from relay.rules.why import Attempt, Holder, JobState, Operation, why
 REACH = 100_000
 MOST = 20
 _AHEAD_CAP = 10_000
-_RESPONSE_BYTES = 200
+_RESPONSE_BYTES = 4_096
 _LARGEST_ID = 2**63 - 1
-_LOCK_TRIES = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,16 +56,39 @@ class Jobs:
         self._database = database
         self._actor = actor
 
-    async def show(self, sought: str, *, by_key: bool, budgets: Mapping[str, int], content: bool) -> list[Shown]:
-        """The job with this id, else those with this idempotency key (one for each destination, at most MOST).
+    async def find(self, key: str, *, reach: int = REACH) -> list[int]:
+        """The ids of the jobs with this idempotency key: one for each destination, at most MOST.
+
+        Looks at `reach` jobs in each index. Raises RelayError when there is none.
+        """
+        [[(ids, complete)]] = await self._database.transact(("find", {"key": key, "cap": reach, "most": MOST}))
+        if ids:
+            return list(ids)
+        if complete:
+            raise RelayError(f"no job has the id or idempotency key {key!r}")
+        raise RelayError(
+            f"no job has the id {key!r}, and none that is unfinished or among the newest {reach:,} has it as its "
+            "idempotency key; ask the column idempotency_key of outbox.job for older ones, which reads all of it"
+        )
+
+    async def show(
+        self,
+        sought: str,
+        *,
+        by_key: bool,
+        budgets: Mapping[str, int],
+        content: bool,
+        response_bytes: int = _RESPONSE_BYTES,
+    ) -> list[Shown]:
+        """The job with this id, else those that `find` finds by this idempotency key.
 
         `by_key` does not try the id. `budgets` holds `max_attempts` of every destination that is configured here.
-        Raises RelayError when there is none.
+        `response_bytes` is how much is shown of each answer. Raises RelayError when there is no such job.
         """
         states: list[JobState] = []
         if sought.isascii() and sought.isdecimal() and int(sought) <= _LARGEST_ID and not by_key:
-            states = await self._states([int(sought)])
-        states = states or await self._states(await self._find(sought))
+            states = await self._states([int(sought)], response_bytes)
+        states = states or await self._states(await self.find(sought), response_bytes)
         ids = [state.id for state in states]
         contents = await self._contents(ids) if content else {}
         [replicas] = await self._database.transact(("replicas", {}))
@@ -94,15 +117,12 @@ class Jobs:
         if not found:
             raise RelayError(f"there is no job {job_id}")
         destination, entity_key, _ = found[0]
-        in_lane = destination is not None and entity_key is not None
-        if in_lane:
-            await _lock_lane(transaction, destination, entity_key)
+        lane = {(destination, entity_key)} if destination is not None and entity_key is not None else set()
+        await lanes.lock(transaction, lane)
         cancelled = await transaction.fetch("cancel", {"id": job_id, "destination": destination})
         if not cancelled:
             raise RelayError(await self._refusal(transaction, job_id))
-        if in_lane:
-            lane = rows.lane_parameters({(destination, entity_key): False})
-            await transaction.fetch("settle_lanes", {**lane, "locked_by": "", "lease_s": 0.0})
+        await lanes.go_on(transaction, lane)
         [[was]] = cancelled
         detail = {"was": was, **({"why": reason} if reason else {})}
         await transaction.fetch(
@@ -129,48 +149,28 @@ class Jobs:
             case status:
                 return f"job {job_id} is {status} since a moment ago; try again"
 
-    async def _find(self, key: str) -> list[int]:
-        [[(ids, complete)]] = await self._database.transact(("find", {"key": key, "cap": REACH, "most": MOST}))
-        if ids:
-            return list(ids)
-        if complete:
-            raise RelayError(f"no job has the id or idempotency key {key!r}")
-        raise RelayError(
-            f"no job has the id {key!r}, and none that is unfinished or among the newest {REACH:,} has it as its "
-            "idempotency key; ask the column idempotency_key of outbox.job for older ones, which reads all of it"
-        )
-
-    async def _states(self, ids: Sequence[int]) -> list[JobState]:
+    async def _states(self, ids: Sequence[int], response_bytes: int) -> list[JobState]:
         found, attempts = await self._database.transact(
             ("show", {"ids": list(ids), "cap": _AHEAD_CAP}),
-            ("attempts", {"ids": list(ids), "response_bytes": _RESPONSE_BYTES}),
+            ("attempts", {"ids": list(ids), "response_bytes": response_bytes}),
         )
         failures: dict[int, list[Attempt]] = {}
-        for job_id, *fields in attempts:
-            fields[-1] = printable(fields[-1])
-            failures.setdefault(job_id, []).append(Attempt(*fields))
+        for job_id, *fields, response in attempts:
+            answer = readable(response, cut=len(response) == response_bytes)
+            failures.setdefault(job_id, []).append(Attempt(*(*fields, *answer)))
         return [_state(row, failures.get(row[0], [])) for row in found]
 
     async def _contents(self, ids: Sequence[int]) -> dict[int, Content]:
         [found] = await self._database.transact(("body", {"ids": list(ids)}))
-        return {job_id: _content(body, headers or {}) for job_id, body, headers in found}
+        return {job_id: Content(*readable(body), headers or {}) for job_id, body, headers in found}
 
 
-async def _lock_lane(transaction: Transaction, destination: str, entity_key: str) -> None:
-    """Holds the lane's mutex until the transaction ends; see lock_lane.sql."""
-    lane = {"destination": destination, "entity_key": entity_key}
-    locked: Row | None = None
-    for _ in range(_LOCK_TRIES):
-        found = await transaction.fetch("lock_lane", lane)
-        if not found or (found[0] == locked and locked[1]):
-            return
-        locked = found[0]
-    raise RelayError(f"entity {entity_key!r} of {destination} moves on faster than it can be held; try again")
-
-
-def printable(data: bytes) -> str:
-    """Bytes of somebody else's as one line that no terminal obeys: what is not printable is escaped."""
-    return escaped(data.decode("utf-8", "backslashreplace"))
+def readable(data: bytes, *, cut: bool = False) -> tuple[str | None, str | None]:
+    """Bytes as text where they are UTF-8, else in base64. `cut` ones may end within a character, which is left out."""
+    try:
+        return codecs.getincrementaldecoder("utf-8")().decode(data, final=not cut), None
+    except UnicodeDecodeError:
+        return None, base64.b64encode(data).decode()
 
 
 def escaped(text: str) -> str:
@@ -183,10 +183,3 @@ def _state(row: Row, failures: list[Attempt]) -> JobState:
     operation = Operation(*row[34:38]) if row[34] is not None else None
     fields = (*row[:26], holder, operation, failures)
     return JobState(*fields)
-
-
-def _content(body: bytes, headers: Mapping[str, str]) -> Content:
-    try:
-        return Content(body.decode(), None, headers)
-    except UnicodeDecodeError:
-        return Content(None, base64.b64encode(body).decode(), headers)

@@ -11,8 +11,14 @@ Lane = tuple[str, str]
 _TRIES = 10
 
 
+class RestlessError(RelayError):
+    """The holders of some lanes change faster than they can be locked."""
+
+
 async def lock(transaction: Transaction, lanes: Collection[Lane]) -> None:
     """Holds the mutex of every lane until the transaction ends: the row of its holder, whoever that is.
+
+    Raises RestlessError.
 
     Whoever changes a job that need not be the holder comes here before `go_on`: with the lock of that job alone, a
     settle and this transaction could each see the other's job unfinished, and neither would wake the next one.
@@ -27,7 +33,7 @@ async def lock(transaction: Transaction, lanes: Collection[Lane]) -> None:
             return
         locked = {(row[0], row[1]): row[2] for row in found if row[3]}
     if lanes:
-        raise RelayError("entities of these jobs move on faster than they can be held; try again")
+        raise RestlessError("entities of these jobs move on faster than they can be held; try again")
 
 
 async def go_on(transaction: Transaction, lanes: Collection[Lane]) -> None:

@@ -1,10 +1,9 @@
-"""The verbs for jobs that wait for a person: dead letters, and jobs that nobody subscribed to."""
+"""The verbs for dead letters, many at once."""
 
 import functools
-import re
 import sys
 from collections.abc import Awaitable, Callable
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import Any, Protocol
 
 import click
@@ -13,28 +12,21 @@ from relay import render
 from relay.admin import Admin
 from relay.database import Database
 from relay.dead import Letters, Selection
-from relay.route import route as route_unrouted
+from relay.rules.moment import moment
 from relay.rules.redrive import Report
 from relay.verb import actor, configured_destinations, database, json_option, settings, verb
 
 by_option = click.option("--by", metavar="NAME", default=actor, show_default="USER@HOST", help="Who does this.")
 
 _JOB_ID = click.IntRange(1, 2**63 - 1)
-_UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
 
 
 def _moment(context: click.Context, parameter: click.Parameter, value: str | None) -> datetime | timedelta | None:
     """An instant in ISO 8601, UTC where it names no zone; or how long ago, such as 30m, 2h, 7d."""
-    if value is None:
-        return None
-    if age := re.fullmatch(r"(\d{1,6})([smhd])", value):
-        return timedelta(**{_UNITS[age[2]]: int(age[1])})
     try:
-        found = datetime.fromisoformat(value)
+        return None if value is None else moment(value)
     except ValueError as error:
-        sentence = f"{value!r} is neither a time such as 2026-01-31T08:00Z nor an age such as 30m, 2h, 7d"
-        raise click.BadParameter(sentence, context, parameter) from error
-    return found if found.tzinfo else found.replace(tzinfo=UTC)
+        raise click.BadParameter(str(error), context, parameter) from error
 
 
 _FILTERS = (
@@ -50,6 +42,9 @@ _ACTING = (
     *_FILTERS,
     click.option("--all", "everything", is_flag=True, help="Every dead letter: no id and no filter."),
     click.option("--limit", type=click.IntRange(min=1), help="Only the first so many, by destination and id."),
+    click.option(
+        "--rate", "rate_per_s", type=click.FloatRange(min=0, min_open=True), help="At most so many jobs a second."
+    ),
     click.option("--dry-run", is_flag=True, help="Say what would happen, and change nothing."),
     click.option("--yes", is_flag=True, help="Do not ask."),
     by_option,
@@ -62,7 +57,9 @@ def _with(options: tuple[Callable[[Any], Any], ...]) -> Callable[[Any], Any]:
 
 
 class _Act(Protocol):
-    def __call__(self, *, dry_run: bool) -> Awaitable[Report]: ...
+    def __call__(
+        self, selection: Selection, *, why: str | None, rate_per_s: float | None, dry_run: bool
+    ) -> Awaitable[Report]: ...
 
 
 @click.group()
@@ -113,14 +110,9 @@ async def show(context: click.Context, *, job_id: int, as_json: bool) -> None:
 @dead.command()
 @_with(_ACTING)
 @click.option("--force", is_flag=True, help="Also jobs whose entity has gone on; sent with Relay-Redrive: true.")
-@click.option(
-    "--rate", "rate_per_s", type=click.FloatRange(min=0, min_open=True), help="At most so many jobs a second."
-)
 @json_option
 @verb
-async def redrive(
-    context: click.Context, /, *, by: str, why: str | None, force: bool, rate_per_s: float | None, **options: Any
-) -> int:
+async def redrive(context: click.Context, /, *, by: str, force: bool, **options: Any) -> int:
     """Make dead letters due again: same key and id, a new budget of attempts, in id order within an entity.
 
     By ID also jobs that were delivered and are still kept; they are sent with Relay-Redrive: true. Where later jobs
@@ -129,37 +121,30 @@ async def redrive(
     \b
     Example: relay dead redrive --destination billing --error "503" --rate 50 --dry-run
     """
-    return await _bulk(
-        context,
-        by,
-        lambda letters, selection: functools.partial(
-            letters.redrive, selection, force=force, why=why, rate_per_s=rate_per_s
-        ),
-        **options,
-    )
+    return await _bulk(context, by, lambda letters: functools.partial(letters.redrive, force=force), **options)
 
 
 @dead.command()
 @_with(_ACTING)
 @json_option
 @verb
-async def discard(context: click.Context, /, *, by: str, why: str | None, **options: Any) -> int:
+async def discard(context: click.Context, /, *, by: str, **options: Any) -> int:
     """Give dead letters up. Their receivers never get them; entities that stood still behind them go on.
 
     \b
     Example: relay dead discard 4711 4712 --why "orders were withdrawn"
     """
-    return await _bulk(
-        context, by, lambda letters, selection: functools.partial(letters.discard, selection, why=why), **options
-    )
+    return await _bulk(context, by, lambda letters: letters.discard, **options)
 
 
 async def _bulk(
     context: click.Context,
     by: str,
-    verb_of: Callable[[Letters, Selection], _Act],
+    verb_of: Callable[[Letters], _Act],
     *,
     everything: bool,
+    why: str | None,
+    rate_per_s: float | None,
     dry_run: bool,
     yes: bool,
     as_json: bool,
@@ -174,7 +159,8 @@ async def _bulk(
         selection = Selection(**chosen)
         await _refuse_unknown(connections, selection, set(found.destinations))
         letters = Letters(connections, actor=by)
-        act = verb_of(letters, await letters.pin(selection))
+        pinned = await letters.pin(selection)
+        act = functools.partial(verb_of(letters), pinned, why=why, rate_per_s=rate_per_s)
         report = await act(dry_run=not yes or dry_run)
         if not (dry_run or yes) and report.changed:
             click.echo(render.report_text(report), err=True)
@@ -201,22 +187,3 @@ async def _refuse_unknown(connections: Database, selection: Selection, configure
     if selection.destination is None or await Letters(connections, actor=actor()).any(selection.destination):
         return
     await Admin(connections).refuse_unknown(selection.destination, configured)
-
-
-@click.command()
-@click.option("--topic", metavar="TOPIC", help="Only of this topic; `order.*` as in a subscription.")
-@click.option("--dry-run", is_flag=True, help="Say what would happen, and change nothing.")
-@by_option
-@json_option
-@verb
-async def route(context: click.Context, *, topic: str | None, dry_run: bool, by: str, as_json: bool) -> None:
-    """Send jobs that nobody subscribed to on to the destinations that subscribe by now, in id order.
-
-    The job keeps its id for the first destination by name; copies for the others get new ids, and the same key.
-
-    \b
-    Example: relay sync && relay route --topic "order.*" --dry-run
-    """
-    async with database(settings(context)) as connections:
-        routed = await route_unrouted(connections, actor=by, topic=topic, dry_run=dry_run)
-    click.echo(render.as_json(routed) if as_json else render.routed_text(routed))

@@ -5,7 +5,8 @@ import click
 from relay import render
 from relay.admin import Admin
 from relay.job import Jobs
-from relay.letters import by_option, dead, route
+from relay.letters import by_option, dead
+from relay.route import route as route_unrouted
 from relay.verb import actor, configured_destinations, database, json_option, settings, verb
 
 _destination = click.argument("destination", shell_complete=configured_destinations)
@@ -17,7 +18,8 @@ _destination = click.argument("destination", shell_complete=configured_destinati
 async def status(context: click.Context, *, as_json: bool) -> None:
     """Show what waits, runs, stands still and failed, for each destination; and the replicas.
 
-    Counts stop at 10000+. STANDING counts the entities that stand still behind a dead job.
+    Counts stop at 3000+ for all destinations together, and not below 100+ for each. STANDING counts the entities
+    that stand still behind a dead job.
 
     \b
     Example: relay status --json | jq '.destinations[] | {name, due, oldest_due_age_s}'
@@ -74,6 +76,25 @@ async def cancel(context: click.Context, *, job_id: int, by: str, why: str | Non
 
 
 @click.command()
+@click.option("--topic", metavar="TOPIC", help="Only of this topic; `order.*` as in a subscription.")
+@click.option("--dry-run", is_flag=True, help="Say what would happen, and change nothing.")
+@by_option
+@json_option
+@verb
+async def route(context: click.Context, *, topic: str | None, dry_run: bool, by: str, as_json: bool) -> None:
+    """Send jobs that nobody subscribed to on to the destinations that subscribe by now, in id order.
+
+    The job keeps its id for the first destination by name; copies for the others get new ids, and the same key.
+
+    \b
+    Example: relay sync && relay route --topic "order.*" --dry-run
+    """
+    async with database(settings(context)) as connections:
+        routed = await route_unrouted(connections, actor=by, topic=topic, dry_run=dry_run)
+    click.echo(render.as_json(routed) if as_json else render.routed_text(routed))
+
+
+@click.command()
 @_destination
 @json_option
 @verb
@@ -107,8 +128,8 @@ async def pause(context: click.Context, destination: str, why: str, by: str) -> 
     async with database(found) as connections:
         admin = Admin(connections, actor=by)
         await admin.refuse_unknown(destination, found.destinations)
-        await admin.pause(destination, why)
-    click.echo(f"{destination} is paused; `relay resume {destination}` goes on")
+        paused = await admin.pause(destination, why)
+    click.echo(f"{destination} {'is' if paused else 'was already'} paused; `relay resume {destination}` goes on")
 
 
 @click.command()
@@ -129,4 +150,27 @@ async def resume(context: click.Context, destination: str, by: str) -> None:
     click.echo(f"{destination} goes on" if was_paused else f"{destination} was not paused")
 
 
-VERBS: tuple[click.Command, ...] = (status, job, dead, route, ping, pause, resume)
+@click.command()
+@click.option("--destination", metavar="NAME", shell_complete=configured_destinations, help="Only of this one.")
+@click.option("--job", "job_id", metavar="ID", type=click.IntRange(1, 2**63 - 1), help="Only of this job.")
+@click.option("--limit", default=100, show_default=True, type=click.IntRange(min=1), help="At most so many.")
+@json_option
+@verb
+async def operations(
+    context: click.Context, *, destination: str | None, job_id: int | None, limit: int, as_json: bool
+) -> None:
+    """List who did what: redrives, discards, cancellations, routes, pauses, registrations. Newest first.
+
+    \b
+    Example: relay operations --destination billing --limit 20
+    """
+    async with database(settings(context)) as connections:
+        found = await Admin(connections).operations(destination=destination, job_id=job_id, most=limit)
+    if as_json:
+        for each in found:
+            click.echo(render.as_json(each))
+    else:
+        click.echo(render.operations_text(found))
+
+
+VERBS: tuple[click.Command, ...] = (status, job, dead, route, ping, pause, resume, operations)

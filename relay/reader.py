@@ -11,6 +11,7 @@ HEAD_BYTES = 32_768  # of header names and values; Node's limit is 16 KiB
 READ_BYTES = 65_536  # of one answer with all its framing: chunks, trailers and interim answers may have no end
 
 _SWITCHING_PROTOCOLS = 101
+_NO_CONTENT = 204
 
 
 class MalformedError(Exception):
@@ -72,6 +73,13 @@ class Reader:
             return f"the answer's headers are longer than {HEAD_BYTES} bytes"
         return f"the answer is not HTTP/1.1: {' '.join(str(error).split())[:200]}"
 
+    def _may_go_on(self) -> bool:
+        # A 204 must announce no body (RFC 9110, section 8.6). If one comes, it would be taken for the next answer.
+        announced = self._headers.get("content-length", "0") != "0" or "transfer-encoding" in self._headers
+        if self.status == _SWITCHING_PROTOCOLS or (self.status == _NO_CONTENT and announced):
+            return False
+        return self._parser.should_keep_alive()
+
     # What follows is called by the parser; what it raises ends `feed_data`.
 
     def on_message_begin(self) -> None:
@@ -103,7 +111,7 @@ class Reader:
             self._start()
             return
         self._complete = True
-        self.keep = self._parser.should_keep_alive() and self.status != _SWITCHING_PROTOCOLS
+        self.keep = self._may_go_on()
 
 
 def _decoded(body: bytes, encoding: str) -> bytes:

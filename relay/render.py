@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from relay.admin import CAP, DestinationStatus, Status, Synced, WaitingLane
+from relay.admin import DestinationStatus, Operation, Status, Synced, WaitingLane
 from relay.check import Finding
 from relay.dead import BEHIND_CAP, Opened
 from relay.job import Shown, escaped
@@ -55,22 +55,22 @@ def sync_text(synced: Synced) -> str:
 def status_text(status: Status) -> str:
     """The table of `relay status`, and what belongs to no destination."""
     head = ("DESTINATION", "DUE", "OLDEST", "LATER", "RUNNING", "BLOCKED", "DEAD", "STANDING", "DONE/S", "")
-    lines = _table([head, *(_status_row(each) for each in status.destinations)])
+    lines = _table([head, *(_status_row(each, status.cap) for each in status.destinations)])
     if status.lanes:
         titles = ("LANES THAT WAIT LONGEST", "HOLDER", "WHY", "BEHIND", "AGE")
-        lines += ["", *_table([titles, *(_lane_row(each) for each in status.lanes)]), ""]
+        lines += ["", *_table([titles, *(_lane_row(each, status.cap) for each in status.lanes)]), ""]
     if status.unrouted:
-        lines.append(f"{_count(status.unrouted)} unrouted: no destination subscribes to their topic")
+        lines.append(f"{_capped(status.unrouted, status.cap)} unrouted: no destination subscribes to their topic")
     names = ", ".join(escaped(each.name) for each in status.replicas) or "none connected"
     return "\n".join([*lines, f"replicas: {names}"])
 
 
-def _lane_row(lane: WaitingLane) -> tuple[str, ...]:
+def _lane_row(lane: WaitingLane, cap: int) -> tuple[str, ...]:
     name = f"{lane.destination} {escaped(lane.entity_key)}"
-    return (name, str(lane.holder), lane.why, _count(lane.behind), duration(lane.age_s))
+    return (name, str(lane.holder), lane.why, _capped(lane.behind, cap), duration(lane.age_s))
 
 
-def _status_row(each: DestinationStatus) -> tuple[str, ...]:
+def _status_row(each: DestinationStatus, cap: int) -> tuple[str, ...]:
     counts = (each.later, each.running, each.blocked, each.dead, each.standing_lanes)
     remarks = [
         f"paused: {escaped(each.paused_why)}" if each.paused_why else "",
@@ -79,13 +79,13 @@ def _status_row(each: DestinationStatus) -> tuple[str, ...]:
     ]
     oldest = "-" if each.oldest_due_age_s is None else f"{each.oldest_due_age_s:.1f}s"
     return (
-        each.name, _count(each.due), oldest, *(_count(count) for count in counts), f"{each.done_per_s:.1f}",
+        each.name, _capped(each.due, cap), oldest, *(_capped(count, cap) for count in counts), f"{each.done_per_s:.1f}",
         ", ".join(remark for remark in remarks if remark),
     )  # fmt: skip
 
 
-def _count(number: int) -> str:
-    return f"{number}+" if number >= CAP else str(number)
+def _capped(number: int, cap: int) -> str:
+    return f"{number}+" if number >= cap else str(number)
 
 
 def job_text(shown: Shown) -> str:
@@ -95,8 +95,8 @@ def job_text(shown: Shown) -> str:
     lines = [click.style(escaped(f"{where}: {shown.why}"), bold=True), ""]
     lines += _table([(f"  {name}", escaped(str(value))) for name, value in _facts(job) if value is not None])
     if job.failures:
-        head = ("  FAILED AT", "ATTEMPT", "REPLICA", "CLASS", "STATUS", "TOOK", "DETAIL", "ANSWER")
-        lines += ["", *_table([head, *(_attempt_row(each) for each in job.failures)])]
+        head = ("  FAILED AT", "ATTEMPT", "REPLICA", "CLASS", "STATUS", "TOOK", "DETAIL", "TRACE")
+        lines += ["", *_table([head, *(_attempt_row(each) for each in job.failures)]), *_answers(job.failures)]
     if shown.content is not None:
         lines += ["", *(f"  {name}: {escaped(value)}" for name, value in shown.content.headers.items())]
         lines.append(f"  {escaped(shown.content.text) if shown.content.text is not None else shown.content.base64}")
@@ -130,8 +130,17 @@ def _attempt_row(each: Attempt) -> tuple[str, ...]:
     return (
         f"  {instant(each.failed_at)}", str(each.attempt), escaped(each.replica), each.error_class,
         "-" if each.status is None else str(each.status), f"{each.duration_s:.2f}s", escaped(each.detail),
-        each.response,
+        each.trace_id or "-",
     )  # fmt: skip
+
+
+def _answers(failures: Sequence[Attempt]) -> list[str]:
+    """How the receiver's answers begin, each different one once, with the attempts that got it."""
+    attempts: dict[str, list[str]] = {}
+    for each in failures:
+        if begins := escaped(each.response or "") or each.response_base64:
+            attempts.setdefault(begins, []).append(str(each.attempt))
+    return [line for text, to in attempts.items() for line in ("", f"  answer to {', '.join(to)}:", f"  {text}")]
 
 
 def letters_text(letters: Sequence[Letter], *, limit: int) -> str:
@@ -150,7 +159,7 @@ def _letter_row(letter: Letter) -> tuple[str, ...]:
 
 
 def _behind(number: int | None) -> str:
-    return "-" if number is None else f"{number}+" if number >= BEHIND_CAP else str(number)
+    return "-" if number is None else _capped(number, BEHIND_CAP)
 
 
 def letter_text(opened: Opened) -> str:
@@ -181,6 +190,20 @@ def routed_text(routed: Routed) -> str:
 
 def _each(destinations: Mapping[str, int]) -> str:
     return ", ".join(f"{name} {jobs}" for name, jobs in sorted(destinations.items()))
+
+
+def operations_text(operations: Sequence[Operation]) -> str:
+    """The table of `relay operations`."""
+    head = ("AT", "WHO", "VERB", "DESTINATION", "JOB", "DETAIL")
+    return "\n".join(_table([head, *(_operation_row(each) for each in operations)]))
+
+
+def _operation_row(each: Operation) -> tuple[str, ...]:
+    detail = ", ".join(f"{name}: {value}" for name, value in sorted(each.detail.items()))
+    return (
+        instant(each.at), escaped(each.actor), each.verb, each.destination or "-",
+        "-" if each.job_id is None else str(each.job_id), escaped(detail),
+    )  # fmt: skip
 
 
 def ping_text(pinged: "Pinged") -> str:

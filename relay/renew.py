@@ -22,6 +22,8 @@ class Renewer:
         self._store = store
         self._lease_s = lease_s
         self._ends_s: dict[tuple[int, int], float] = {}
+        #: Leases found to be somebody else's, since the start.
+        self.lost = 0
 
     def hold(self, jobs: Iterable[Job], since_s: float) -> None:
         """Jobs leased by a statement that was sent at `since_s` (monotonic)."""
@@ -55,4 +57,5 @@ class Renewer:
                 self._ends_s[token] = since_s + self._lease_s
             elif token[0] in lost:
                 del self._ends_s[token]
+                self.lost += 1
                 event(logging.WARNING, "lease_lost", job=token[0], claims=token[1], noticed_by="renew")

@@ -35,6 +35,7 @@ class Resolver:
             if isinstance(outcome, Exception):
                 del self._shared[host]
                 found.set_exception(outcome)
+                found.exception()  # Whoever asked may have given up meanwhile; asyncio would log that nobody heard.
             else:
                 loop.call_later(FRESH_S, self._shared.pop, host)
                 found.set_result(outcome)

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 from relay.model import Destination, Failure, Job, Settlement
 
@@ -26,8 +26,8 @@ START = Mark()
 class Range:
     """Where a claim looks: at most `width` due rows of one destination and priority, after `after`.
 
-    `free` is how many jobs of the destination may start and `payload_bytes` how large they may be together, the
-    same in each of its ranges.
+    It holds first attempts, or `retries`. `free` is how many jobs of the destination may start, `retries_free` how
+    many of these may be retries, and `payload_bytes` how large they may be together, the same in each of its ranges.
     """
 
     destination: str
@@ -36,6 +36,8 @@ class Range:
     width: int
     after: Mark = START
     payload_bytes: int = 1 << 40
+    retries: bool = False
+    retries_free: int = 1 << 30
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +48,7 @@ class Looked:
     priority: int
     rows: int
     last: Mark
+    retries: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,11 +61,19 @@ class Claimed:
 
 @dataclass(frozen=True, slots=True)
 class Settled:
-    """What a settle did: which jobs were ours, whose next jobs started here, and where jobs became due."""
+    """What a settle did: which jobs (id, claims) were ours, whose next jobs started here, and where jobs became due.
 
-    ids: frozenset[int]
+    One batch may hold two outcomes of a job: the late one of a lapsed lease, and that of the next.
+    """
+
+    tokens: frozenset[tuple[int, int]]
     started: list[Job]
     due: list[str]
+
+    @property
+    def ids(self) -> frozenset[int]:
+        """The jobs that were ours."""
+        return frozenset(id_ for id_, _ in self.tokens)
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,12 +87,21 @@ class Reclaimed:
     locked_by: str
 
 
+class Deleted(NamedTuple):
+    """How many rows a batch of retention deleted, and the time of the youngest, from which the next one goes on."""
+
+    rows: int
+    up_to: datetime | None
+
+
 def claim_parameters(ranges: Sequence[Range], *, narrow: bool) -> Parameters:
     """`narrow` looks at one row a range, whatever its width."""
     return {
         "destinations": [r.destination for r in ranges],
         "priorities": [r.priority for r in ranges],
+        "retries": [r.retries for r in ranges],
         "frees": [r.free for r in ranges],
+        "retries_free": [r.retries_free for r in ranges],
         "windows": [1 if narrow else r.width for r in ranges],
         "after_run_at": [r.after.run_at for r in ranges],
         "after_id": [r.after.id for r in ranges],
@@ -89,27 +109,28 @@ def claim_parameters(ranges: Sequence[Range], *, narrow: bool) -> Parameters:
     }
 
 
-def claimed(rows: Sequence[Row]) -> Claimed:
-    """The rows of claim.sql: jobs, and with a null id what was looked at."""
+def claimed(rows: Sequence[Row], sent_s: float) -> Claimed:
+    """The rows of claim.sql, sent at `sent_s` (monotonic): jobs, and with a null id what was looked at."""
     return Claimed(
-        jobs=[job(row) for row in rows if row[0] is not None],
-        looked=[Looked(row[1], row[14], row[15], Mark(row[16], row[17])) for row in rows if row[0] is None],
+        jobs=[job(row, sent_s) for row in rows if row[0] is not None],
+        looked=[Looked(row[1], row[15], row[16], Mark(row[17], row[18]), row[19]) for row in rows if row[0] is None],
     )
 
 
-def job(row: Row, chained: int = 0) -> Job:
-    """One started job: the first fourteen columns of claim.sql and of settle_lanes.sql."""
-    id_, destination, topic, entity_key, key, content_type, body, headers, attempts, claims, budget, *rest = row[:14]
-    traceparent, tracestate, redrive = rest
+def job(row: Row, sent_s: float, chained: int = 0) -> Job:
+    """One started job: the first fifteen columns of claim.sql and of settle_lanes.sql."""
+    id_, destination, topic, entity_key, key, content_type, body, headers, attempts, claims, budget, *rest = row[:15]
+    traceparent, tracestate, redrive, waited_s = rest
     return Job(
         id_, destination, topic, entity_key, key, content_type, body, headers or {}, attempts, claims, budget,
-        traceparent, tracestate, redrive, chained,
+        traceparent, tracestate, redrive, chained, sent_s - waited_s,
     )  # fmt: skip
 
 
-def outcome_parameters(batch: Sequence[Settlement]) -> Parameters:
+def outcome_parameters(batch: Sequence[Settlement], *, keep_done: bool = True) -> Parameters:
     """What settle.sql writes to the jobs."""
     return {
+        "keep_done": keep_done,
         "ids": [s.job.id for s in batch],
         "claims": [s.job.claims for s in batch],
         "statuses": [s.status for s in batch],
@@ -132,6 +153,7 @@ def failure_parameters(batch: Sequence[Settlement]) -> Parameters:
         "http_statuses": [f.status for _, f in failed],
         "durations_s": [f.duration_s for _, f in failed],
         "responses": [f.response for _, f in failed],
+        "trace_ids": [f.trace_id for _, f in failed],
     }
 
 
@@ -150,13 +172,13 @@ def lanes_of(batch: Sequence[Settlement]) -> dict[tuple[str, str], bool]:
     return {(s.job.destination, s.job.entity_key): s.chain for s in batch if s.job.entity_key is not None}
 
 
-def settled(rows: Sequence[Row], lanes: Sequence[Row], batch: Sequence[Settlement]) -> Settled:
-    """The rows of settle.sql and of settle_lanes.sql."""
+def settled(rows: Sequence[Row], lanes: Sequence[Row], batch: Sequence[Settlement], sent_s: float) -> Settled:
+    """The rows of settle.sql and of settle_lanes.sql, sent at `sent_s` (monotonic)."""
     chained = {(s.job.destination, s.job.entity_key): s.job.chained + 1 for s in batch}
     return Settled(
-        ids=frozenset(row[0] for row in rows),
-        started=[job(row, chained[row[1], row[3]]) for row in lanes if row[14]],
-        due=[row[1] for row in lanes if not row[14]],
+        tokens=frozenset((row[0], row[1]) for row in rows),
+        started=[job(row, sent_s, chained[row[1], row[3]]) for row in lanes if row[15]],
+        due=[row[1] for row in lanes if not row[15]],
     )
 
 

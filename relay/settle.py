@@ -94,9 +94,10 @@ def _tell(batch: Sequence[Settlement], settled: Settled) -> None:
     """Logs what somebody should know of: what was not ours any more, what died, what was paused."""
     for settlement in batch:
         job = settlement.job
-        about: dict[str, Any] = {"job": job.id, "destination": job.destination}
+        trace_id = settlement.failure.trace_id if settlement.failure else None
+        about: dict[str, Any] = {"job": job.id, "destination": job.destination, "trace_id": trace_id}
         why = settlement.failure.detail if settlement.failure else ""
-        if job.id not in settled.ids:
+        if (job.id, job.claims) not in settled.tokens:
             event(logging.WARNING, "lease_lost", **about, claims=job.claims, noticed_by="settle")
         elif settlement.pauses:
             event(logging.WARNING, "destination_paused", **about, why=why)

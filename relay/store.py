@@ -1,11 +1,14 @@
 """What the pipeline does to the database: one method a statement, values in and out."""
 
+import time
+from collections import Counter
 from collections.abc import Sequence
+from datetime import datetime
 
 from relay import lanes, rows
 from relay.database import CONFLICTS, Database
 from relay.model import Destination, Settlement
-from relay.rows import Claimed, Parameters, Range, Reclaimed, Settled
+from relay.rows import Claimed, Deleted, Parameters, Range, Reclaimed, Settled
 
 _CLAIM_LOCK_TIMEOUT_MS = 100
 _CLAIM_TRIES = 4
@@ -16,11 +19,14 @@ _MOMENT_MS = 50
 class Store:
     """The statements of one replica.
 
-    `locked_by` names this process in leases: no other process, before or after, may use the same name.
+    `locked_by` names this process in leases: no other process, before or after, may use the same name. Without
+    `keep_done` a settle deletes what was delivered.
     """
 
-    def __init__(self, database: Database, *, locked_by: str, lease_s: float) -> None:
+    def __init__(self, database: Database, *, locked_by: str, lease_s: float, keep_done: bool = True) -> None:
         self._database = database
+        #: Whether delivered jobs stay in the table.
+        self.keep_done = keep_done
         self._token: Parameters = {"locked_by": locked_by}
         self._lease: Parameters = {"locked_by": locked_by, "lease_s": float(lease_s)}
 
@@ -36,6 +42,7 @@ class Store:
                 **self._lease,
                 "payload_bytes": payload_bytes,
             }
+            sent_s = time.monotonic()
             try:
                 # A claim that a crash of the database forgets is only a second delivery.
                 [found] = await self._database.transact(
@@ -45,7 +52,7 @@ class Store:
                 if tries == _CLAIM_TRIES:
                     raise
             else:
-                return rows.claimed(found)
+                return rows.claimed(found, sent_s)
         raise AssertionError("the last try returns or raises")
 
     async def settle(self, settlements: Sequence[Settlement], *, patient: bool = True) -> Settled:
@@ -56,17 +63,22 @@ class Store:
         a moment; then nothing is written.
         """
         batch = sorted(settlements, key=lambda s: s.job.id)
-        outcomes = {**rows.outcome_parameters(batch), **rows.failure_parameters(batch), **self._token}
+        written = rows.outcome_parameters(batch, keep_done=self.keep_done)
+        outcomes = {**written, **rows.failure_parameters(batch), **self._token}
         next_up = {**rows.lane_parameters(rows.lanes_of(batch)), **self._lease}
         gone = {s.job.destination: s.failure.detail for s in batch if s.pauses and s.failure}
-        pauses = [("pause", {"name": name, "why": why}) for name, why in sorted(gone.items())]
+        pauses = [
+            ("pause", {"name": name, "why": why, "actor": self._token["locked_by"]})
+            for name, why in sorted(gone.items())
+        ]
+        sent_s = time.monotonic()
         ours, next_jobs, *_ = await self._database.transact(
             ("settle", outcomes),
             ("settle_lanes", next_up),
             *pauses,
             lock_timeout_ms=_SETTLE_LOCK_TIMEOUT_MS if patient else _MOMENT_MS,
         )
-        return rows.settled(ours, next_jobs, batch)
+        return rows.settled(ours, next_jobs, batch, sent_s)
 
     async def renew(self, ids: Sequence[int], claims: Sequence[int]) -> tuple[set[int], set[int]]:
         """Extends leases: the ids extended, and the ids lost. The rest was locked, and may be tried again."""
@@ -110,14 +122,39 @@ class Store:
             await lanes.go_on(transaction, standing)
         return len(found)
 
-    async def retain(self, *, done_s: float, attempt_s: float, limit: int) -> tuple[int, int]:
-        """Deletes at most `limit` finished jobs and failed attempts past their age; how many of each."""
-        jobs, attempts = await self._database.transact(
-            ("retain_jobs", {"age_s": float(done_s), "limit": limit}),
-            ("retain_attempts", {"age_s": float(attempt_s), "limit": limit}),
-            durable=False,
-        )
-        return jobs[0][0], attempts[0][0]
+    async def retain_jobs(self, age_s: float, *, limit: int, after: datetime | None = None) -> Deleted:
+        """Deletes at most `limit` done and discarded jobs older than that, none that finished before `after`."""
+        return await self._retain("retain_jobs", age_s, limit, after)
+
+    async def retain_attempts(self, age_s: float, *, limit: int, after: datetime | None = None) -> Deleted:
+        """Deletes at most `limit` failed attempts older than that, none that failed before `after`."""
+        return await self._retain("retain_attempts", age_s, limit, after)
+
+    async def _retain(self, statement: str, age_s: float, limit: int, after: datetime | None) -> Deleted:
+        parameters = {"age_s": float(age_s), "limit": limit, "after": after}
+        [[row]] = await self._database.transact((statement, parameters), durable=False)
+        return Deleted(*row)
+
+    async def retain_dead(self, age_s: float, *, limit: int) -> Counter[str]:
+        """Deletes at most `limit` dead jobs older than that and goes on with their lanes; how many of each destination.
+
+        What somebody holds is left for another time.
+        """
+        [old] = await self._database.transact(("old_dead", {"age_s": float(age_s), "limit": limit}))
+        return await self._delete_dead(old, float(age_s))
+
+    async def _delete_dead(self, old: Sequence[rows.Row], age_s: float) -> Counter[str]:
+        try:
+            async with self._database.transaction() as transaction:
+                await lanes.lock(transaction, {(row[1], row[2]) for row in old if row[2] is not None})
+                deleted = await transaction.fetch("retain_dead", {"ids": [row[0] for row in old], "age_s": age_s})
+                await lanes.go_on(transaction, {(row[0], row[1]) for row in deleted if row[1] is not None})
+                return Counter(row[0] for row in deleted)
+        except (*CONFLICTS, lanes.RestlessError):
+            if len(old) == 1:
+                return Counter()
+        middle = len(old) // 2
+        return await self._delete_dead(old[:middle], age_s) + await self._delete_dead(old[middle:], age_s)
 
     async def set_idle(self, *, idle: bool) -> None:
         """Asks producers for a NOTIFY from now on, or saves them the trouble."""

@@ -8,7 +8,7 @@ import pwd
 import signal
 import socket
 import sys
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable
 from typing import Any, Concatenate, NoReturn, ParamSpec
 
 import click
@@ -33,6 +33,7 @@ def verb(function: Callable[Concatenate[click.Context, P], Coroutine[Any, Any, i
     @click.pass_context
     @functools.wraps(function)
     def command(context: click.Context, /, *args: P.args, **kwargs: P.kwargs) -> None:
+        _refuse_bytes(kwargs.values())
         # The first process of a container does not die of a SIGTERM that it does not handle.
         signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
         try:
@@ -42,6 +43,14 @@ def verb(function: Callable[Concatenate[click.Context, P], Coroutine[Any, Any, i
             fail(_explained(error))
 
     return command
+
+
+def _refuse_bytes(values: Iterable[object]) -> None:
+    """Raises UsageError for a word that is not UTF-8: Python hands it on as text that nobody can encode."""
+    for value in values:
+        for word in value if isinstance(value, tuple) else (value,):
+            if isinstance(word, str) and word != word.encode("utf-8", "replace").decode():
+                raise click.UsageError(f"{word.encode('utf-8', 'backslashreplace').decode()} is not UTF-8 text")
 
 
 def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:

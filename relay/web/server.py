@@ -41,7 +41,10 @@ async def serve(application: Starlette, *, host: str, port: int) -> AsyncIterato
         ws="none",
         log_config=None,
         access_log=False,
+        http="h11",  # httptools, where it is installed, takes headers without end
         server_header=False,
+        # Anybody may write who they are forwarded for; an address is that of the connection.
+        proxy_headers=False,
         timeout_graceful_shutdown=_LAST_ANSWERS_S,
     )
     server = _Server(config)

@@ -14,6 +14,10 @@ import pytest
 from psycopg import sql
 from psycopg.rows import TupleRow
 
+from relay.demo.nest import Nest
+from tests.receiver import Receiver
+from tests.service.replica import Installation
+
 Connection = psycopg.AsyncConnection[TupleRow]
 
 # None of these may ever be seen.
@@ -146,12 +150,15 @@ DONE = {"status": "'done'", "claims": "2", "attempts": "2", "finished_at": "'202
         "holds_lane": "false"}  # fmt: skip
 
 
+TRACE = "4bf92f3577b34da6a3ce929d0e0e4736"
+
+
 async def fail(connection: Connection, job_id: int, detail: str, *, claim: int = 1, response: bytes = b"") -> None:
     """Keep a failed attempt of a job."""
     await connection.execute(
         "INSERT INTO outbox.attempt (job_id, claim, attempt, replica, error_class, detail, status, duration_s,"
-        " response) VALUES (%s, %s, %s, 'r1-0badcafe', 'status', %s, 503, 0.25, %s)",
-        (job_id, claim, claim, detail, response),
+        " response, trace_id) VALUES (%s, %s, %s, 'r1-0badcafe', 'status', %s, 503, 0.25, %s, %s)",
+        (job_id, claim, claim, detail, response, TRACE),
     )
 
 
@@ -166,6 +173,21 @@ async def replica(database: str) -> AsyncIterator[str]:
     """The name of a replica that is connected, as far as the database can tell."""
     async with await psycopg.AsyncConnection.connect(database, application_name="relay r1-0badcafe"):
         yield "r1-0badcafe"
+
+
+@pytest.fixture
+async def receiver() -> AsyncIterator[Receiver]:
+    """Accepts everything until told otherwise."""
+    async with Receiver() as receiver:
+        yield receiver
+
+
+@pytest.fixture
+async def installation(nest: Nest, tmp_path: Path, database: str) -> AsyncIterator[Installation]:
+    """Replicas to be configured; what a bug would log fails the test."""
+    installation = Installation(nest, tmp_path, database)
+    yield installation
+    await installation.close()
 
 
 async def until(true: Callable[[], Awaitable[object]], timeout_s: float = 20.0) -> None:

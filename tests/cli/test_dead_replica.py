@@ -17,13 +17,6 @@ from tests.service.replica import Installation
 
 
 @pytest_asyncio.fixture
-async def receiver() -> AsyncIterator[Receiver]:
-    """Accepts everything until told otherwise."""
-    async with Receiver() as receiver:
-        yield receiver
-
-
-@pytest_asyncio.fixture
 async def installation(nest: Nest, tmp_path: Path, database: str, receiver: Receiver) -> AsyncIterator[Installation]:
     """Two destinations at one receiver, where a 400 is final; what a bug would log fails the test."""
     installation = Installation(nest, tmp_path, database)

@@ -127,7 +127,7 @@ async def test_a_holder_that_finishes_while_the_cancel_waits_for_it_is_followed_
     assert await status_of(connection, head, second, third) == ["done", "discarded", "pending"]
 
 
-NAIVE = b"SELECT 0 AS id, true AS locked WHERE %(destination)s <> %(entity_key)s"
+NAIVE = b"SELECT unnest(%(destinations)s::text[]), unnest(%(entity_keys)s::text[]), 0, true"
 
 
 @pytest.mark.parametrize("lock", ["the holder", "only the cancelled row"])
@@ -140,7 +140,7 @@ async def test_a_settle_in_the_middle_of_a_cancel_leaves_no_job_asleep(
     """
     right = lock == "the holder"
     if not right:
-        monkeypatch.setitem(our_database.SQL, "lock_lane", NAIVE)
+        monkeypatch.setitem(our_database.SQL, "lock_lanes", NAIVE)
     head = await put(entity_key="order-1", **RUNNING)
     second, third = [await put(entity_key="order-1", status="'blocked'") for _ in range(2)]
     async with (
@@ -165,11 +165,11 @@ async def test_a_settle_in_the_middle_of_a_cancel_leaves_no_job_asleep(
 async def test_a_lane_that_never_holds_still_is_given_up(
     put: Put, connection: Connection, database: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    moving = b"SELECT nextval('outbox.operation_id_seq') AS id, true AS locked WHERE %(destination)s <> %(entity_key)s"
-    monkeypatch.setitem(our_database.SQL, "lock_lane", moving)
+    moving = NAIVE.replace(b"0, ", b"nextval('outbox.operation_id_seq'), ")
+    monkeypatch.setitem(our_database.SQL, "lock_lanes", moving)
     job = await put(entity_key="order-1")
     async with Database(database, name="test", pool_size=1) as pool:
-        with pytest.raises(RelayError, match="moves on faster than it can be held"):
+        with pytest.raises(RelayError, match="move on faster than they can be held"):
             await Jobs(pool, actor="test").cancel(job, None)
     assert await status_of(connection, job) == ["pending"]
 
@@ -217,7 +217,7 @@ def settle(job_id: int) -> tuple[bytes, dict[str, object]]:
         "ids": [job_id], "claims": [1], "statuses": ["done"], "delays_s": [0.0], "charged": [True],
         "holds_lane": [False], "locked_by": "r1-0badcafe", "failed_ids": [], "failed_claims": [],
         "failed_attempts": [], "error_classes": [], "details": [], "http_statuses": [], "durations_s": [],
-        "responses": [],
+        "responses": [], "trace_ids": [], "keep_done": True,
     }  # fmt: skip
 
 

@@ -1,6 +1,8 @@
 """`relay job show` answers why a job is not delivered."""
 
-from tests.cli.conftest import DEAD, DONE, RUNNING, Connection, Put, Relay, fail
+from base64 import b64encode
+
+from tests.cli.conftest import DEAD, DONE, RUNNING, TRACE, Connection, Put, Relay, fail
 
 
 async def test_the_first_line_says_why_and_the_rest_is_the_row_with_its_attempts(
@@ -18,9 +20,29 @@ async def test_the_first_line_says_why_and_the_rest_is_the_row_with_its_attempts
     assert f"  lane held by     job {head}, pending" in facts
     assert "  idempotency key  event-7" in facts
 
-    [*_, attempt] = (await relay("job", "show", str(head))).out.splitlines()
+    [*_, attempt, _, _, answer] = (await relay("job", "show", str(head))).out.splitlines()
     assert attempt.split()[2:6] == ["3", "r1-0badcafe", "status", "503"]
-    assert attempt.endswith("503 Service Unavailable  try \\x1b[31mlater\\n")
+    assert attempt.endswith(f"503 Service Unavailable  {TRACE}")
+    assert answer == "  try \\x1b[31mlater\\n"
+
+
+async def test_of_each_answer_the_first_4_kib_are_shown_as_text_or_else_in_base64(
+    relay: Relay, put: Put, connection: Connection
+) -> None:
+    job = await put(**DEAD, holds_lane="false")
+    cut = ("é" * 2048).encode()[:-1] + b"y"
+    for claim, response in enumerate((b"busy", b"busy", b"\xff\x00", b"x" + "é".encode() * 2047 + b"\xc3", cut), 1):
+        await fail(connection, job, "503", claim=claim, response=response)
+    for verb in ("job", "dead"):
+        failures = (await relay(verb, "show", str(job), "--json")).json["job"]["failures"]
+        assert [(each["response"], each["response_base64"]) for each in failures] == [
+            ("busy", None), ("busy", None), (None, "/wA="), ("x" + "é" * 2047, None), (None, b64encode(cut).decode()),
+        ]  # fmt: skip
+        assert {each["trace_id"] for each in failures} == {TRACE}
+        lines = (await relay(verb, "show", str(job))).out.splitlines()
+        assert lines[lines.index("  answer to 1, 2:") + 1] == "  busy"
+        assert lines[lines.index("  answer to 3:") + 1] == "  /wA="
+        assert lines[lines.index("  answer to 4:") + 1] == "  x" + "é" * 2047
 
 
 async def test_json_has_the_sentence_the_row_the_holder_and_the_attempts(

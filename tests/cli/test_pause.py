@@ -6,7 +6,7 @@ OPERATIONS = "SELECT actor, verb, destination, detail FROM outbox.operation ORDE
 
 
 async def test_a_pause_is_seen_and_undone_and_both_are_kept_with_a_name(relay: Relay, connection: Connection) -> None:
-    await relay("sync")
+    await connection.execute("INSERT INTO outbox.destination (name) VALUES ('billing')")
     paused = await relay("pause", "billing", "--why", "their maintenance", "--by", "ada")
     assert (paused.code, paused.out) == (0, "billing is paused; `relay resume billing` goes on\n")
     assert words((await relay("status")).out.splitlines(), "billing")[-3:] == ["paused:", "their", "maintenance"]
@@ -16,6 +16,16 @@ async def test_a_pause_is_seen_and_undone_and_both_are_kept_with_a_name(relay: R
         ("ada", "pause", "billing", {"why": "their maintenance"}),
         ("grace", "resume", "billing", {}),
     ]
+
+
+async def test_pausing_what_is_paused_keeps_the_first_reason_and_is_no_operation(
+    relay: Relay, connection: Connection
+) -> None:
+    await relay("pause", "billing", "--why", "answered 410", "--by", "r1")
+    again = await relay("pause", "billing", "--why", "me too", "--by", "ada")
+    assert (again.code, again.out) == (0, "billing was already paused; `relay resume billing` goes on\n")
+    assert await rows(connection, OPERATIONS) == [("r1", "pause", "billing", {"why": "answered 410"})]
+    assert await rows(connection, "SELECT paused_why FROM outbox.destination") == [("answered 410",)]
 
 
 async def test_resuming_what_was_not_paused_says_so_and_is_no_operation(relay: Relay, connection: Connection) -> None:

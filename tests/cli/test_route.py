@@ -42,9 +42,9 @@ async def test_the_row_becomes_the_first_subscribers_job_and_the_others_get_copi
     )
     assert one == two
     assert one[:5] == ("order.paid", "order-1", "event-7", ' {"total": 1.10}', 2)
-    assert await rows(connection, "SELECT actor, verb, job_id, destination, detail FROM outbox.operation") == [
-        ("ada", "route", job, "billing", {"destinations": ["billing", "search"]})
-    ]
+    assert await rows(
+        connection, "SELECT actor, verb, job_id, destination, detail FROM outbox.operation WHERE verb = 'route'"
+    ) == [("ada", "route", job, "billing", {"destinations": ["billing", "search"]})]
 
 
 async def test_a_schedule_is_kept(relay: Relay, put: Put, connection: Connection) -> None:
@@ -64,7 +64,7 @@ async def test_a_topic_narrows_it_and_a_dry_run_says_what_then_happens(
     planned = (await relay("route", "--topic", "order.paid", "--dry-run", "--json")).json
     assert planned == {"dry_run": True, "routed": 2, "unrouted": 0, "destinations": {"billing": 2, "search": 2}}
     assert await rows(connection, "SELECT FROM outbox.job WHERE status <> 'unrouted'") == []
-    assert await rows(connection, "SELECT FROM outbox.operation") == []
+    assert await rows(connection, "SELECT FROM outbox.operation WHERE verb = 'route'") == []
     assert (await relay("route", "--topic", "order.paid", "--json")).json == {**planned, "dry_run": False}
     assert (await relay("route", "--topic", "order.*", "--dry-run")).out == (
         "1 would be routed (search 1), 0 without a subscriber\n"

@@ -113,28 +113,44 @@ async def test_lanes_that_wait_are_shown_with_the_reason_oldest_first(
 async def test_an_empty_outbox(relay: Relay) -> None:
     assert (await relay("status")).out.splitlines()[1:] == ["replicas: none connected"]
     assert (await relay("status", "--json")).json == {
-        "destinations": [], "lanes": [], "unrouted": 0, "replicas": [],
+        "cap": 3_000, "destinations": [], "lanes": [], "unrouted": 0, "replicas": [],
     }  # fmt: skip
 
 
-async def test_counts_stop_at_the_cap_and_the_rate_does_not(relay: Relay, connection: Connection) -> None:
-    """The newest 10,000 finished jobs of two destinations span half a minute: the rate is over that half."""
+async def test_counts_stop_at_a_cap_that_destinations_share(relay: Relay, connection: Connection) -> None:
     await connection.execute(
-        "INSERT INTO outbox.job (destination, topic, payload) "
-        "SELECT 'billing', 'a', '{}' FROM generate_series(1, 10001)"
+        "INSERT INTO outbox.job (destination, topic, payload) SELECT 'billing', 'a', '{}' FROM generate_series(1, 3001)"
     )
-    await connection.execute("INSERT INTO outbox.destination (name) VALUES ('billing'), ('search')")
+    for names, cap in ((["billing"], 3_000), (["b", "c"], 1_000)):
+        await connection.execute("INSERT INTO outbox.destination (name) SELECT unnest(%s::text[])", (names,))
+        status = (await relay("status", "--json")).json
+        [billing] = [each for each in status["destinations"] if each["name"] == "billing"]
+        assert (billing["due"], status["cap"]) == (cap, cap)
+        assert words((await relay("status")).out.splitlines(), "billing")[1] == f"{cap}+"
+
+
+async def test_however_many_destinations_there_are_some_of_each_are_counted(
+    relay: Relay, connection: Connection
+) -> None:
+    await connection.execute("INSERT INTO outbox.destination (name) SELECT 'd' || n FROM generate_series(1, 1000) AS n")
+    await connection.execute(
+        "INSERT INTO outbox.job (destination, topic, payload) SELECT 'd77', 'a', '{}' FROM generate_series(1, 101)"
+    )
+    lines = (await relay("status")).out.splitlines()
+    assert words(lines, "d77 ")[1] == "100+"
+
+
+async def test_the_rate_is_that_of_the_newest_finished_jobs(relay: Relay, connection: Connection) -> None:
+    """The newest 2,000 finished jobs of two destinations span half a minute: the rate is over that half."""
     await connection.execute(
         "INSERT INTO outbox.job (destination, topic, payload, status, finished_at, holds_lane) "
         "SELECT CASE n % 2 WHEN 0 THEN 'billing' ELSE 'search' END, 'a', '{}', 'done', "
-        "now() - n / 20000.0 * interval '58 s', false FROM generate_series(1, 20000) AS n"
+        "now() - n / 4000.0 * interval '58 s', false FROM generate_series(1, 4000) AS n"
     )
-    billing, search = (await relay("status", "--json")).json["destinations"]
-    assert billing["due"] == 10_000
-    assert words((await relay("status")).out.splitlines(), "billing")[1] == "10000+"
-    # 5,000 of each in the newest half, which is as old as the inserts are by now.
-    for each in (billing, search):
-        assert 5_000 / 45 < each["done_per_s"] <= 5_000 / 29
+    await connection.execute("INSERT INTO outbox.destination (name) VALUES ('billing'), ('search')")
+    # 1,000 of each in the newest half, which is as old as the inserts are by now.
+    for each in (await relay("status", "--json")).json["destinations"]:
+        assert 1_000 / 45 < each["done_per_s"] <= 1_000 / 29
 
 
 async def test_a_reader_may_look(relay: Relay, connection: Connection, database: str) -> None:

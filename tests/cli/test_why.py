@@ -12,7 +12,7 @@ HOLDER = Holder(
     id=41, status="pending", attempts=3, max_attempts=None, due_in_s=12.2, locked_by=None, finished_at=None,
     detail="503 Service Unavailable",
 )  # fmt: skip
-FAILURE = Attempt(3, 3, AT, "r1", "status", 503, 0.1, "503 Service Unavailable", "")
+FAILURE = Attempt(3, 3, AT, "r1", "status", 503, 0.1, "503 Service Unavailable", None, "", None)
 PLAIN = JobState(
     id=42, destination="billing", topic="order.paid", entity_key=None, idempotency_key="k", status="pending",
     priority=1, attempts=0, claims=0, max_attempts=None, holds_lane=True, redrive=False, created_at=AT,

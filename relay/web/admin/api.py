@@ -175,7 +175,7 @@ async def _given(request: Request) -> dict[str, Any]:
     """The JSON object that was sent; nothing is an empty one."""
     try:
         given = json.loads(await body(request) or b"{}")
-    except ValueError:
+    except (ValueError, RecursionError):
         given = None
     if not isinstance(given, dict):
         raise HTTPException(400, "the body is not a JSON object")

@@ -7,7 +7,7 @@ from urllib.parse import parse_qs, urlencode, urlsplit
 import psycopg
 from starlette.datastructures import MutableHeaders
 from starlette.exceptions import HTTPException
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -20,6 +20,7 @@ BASE = "/admin"
 COOKIE = "relay_session"
 FORM_TOKEN = "form_token"  # noqa: S105 - the name of a field
 _LARGEST_BODY = 65_536
+_MOST_FIELDS = 100
 
 _HEADERS = {
     "Content-Security-Policy": (
@@ -130,7 +131,11 @@ class Guard:
         origin = urlsplit(request.headers.get("origin", "")).netloc
         if not origin or origin != request.headers.get("host"):
             raise HTTPException(403, "this form was sent from another site")
-        fields = parse_qs((await body(request)).decode("utf-8", "replace"), keep_blank_values=True, max_num_fields=100)
+        sent = (await body(request)).decode("utf-8", "replace")
+        try:
+            fields = parse_qs(sent, keep_blank_values=True, max_num_fields=_MOST_FIELDS)
+        except ValueError:
+            raise HTTPException(400, f"more than {_MOST_FIELDS} fields") from None
         given = {name: values[-1].replace("\0", "").strip() for name, values in fields.items()}
         if session is None or not self.access.form_is_ours(session, given.pop(FORM_TOKEN, "")):
             raise HTTPException(403, "this form is too old; go back, reload the page and try again")
@@ -163,10 +168,13 @@ class Guard:
 async def body(request: Request) -> bytes:
     """What the client sent, else HTTPException 413 beyond 64 KiB."""
     data = b""
-    async for piece in request.stream():
-        data += piece
-        if len(data) > _LARGEST_BODY:
-            raise HTTPException(413, f"more than {_LARGEST_BODY} bytes")
+    try:
+        async for piece in request.stream():
+            data += piece
+            if len(data) > _LARGEST_BODY:
+                raise HTTPException(413, f"more than {_LARGEST_BODY} bytes")
+    except ClientDisconnect:
+        raise HTTPException(400, "the connection ended before the body did") from None
     return data
 
 

@@ -5,7 +5,7 @@ In memory, and of this replica alone: others have their own.
 
 import asyncio
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from relay.telemetry.tally import Counts, Tally
@@ -60,7 +60,7 @@ class Traffic:
         names = [name for name in now if destination in (None, name)]
         looks = [*self._past, now]
         minutes = [
-            _minute(len(looks) - 1 - place, [_since(looks[place - 1][name], looks[place][name]) for name in names])
+            _minute(len(looks) - 1 - place, [_since(looks[place - 1], looks[place], name) for name in names])
             for place in range(1, len(looks))
         ]
         return [Minute(ago, 0, 0, None, None) for ago in range(MINUTES - 1, len(minutes) - 1, -1)] + minutes
@@ -76,7 +76,9 @@ def _counted(counts: Counts) -> _Counted:
     return _Counted(counts.delivered, sum(counts.failed.values()), tuple(counts.attempt_s.counts))
 
 
-def _since(before: _Counted, after: _Counted) -> _Counted:
+def _since(earlier: Mapping[str, _Counted], later: Mapping[str, _Counted], name: str) -> _Counted:
+    # A destination that the configuration has got meanwhile was not looked at before.
+    before, after = earlier.get(name, _NOTHING), later.get(name, _NOTHING)
     classes = tuple(now - then for then, now in zip(before.classes, after.classes, strict=True))
     return _Counted(after.delivered - before.delivered, after.failed - before.failed, classes)
 
@@ -100,3 +102,6 @@ def _percentile(classes: Sequence[int], share: float) -> float | None:
             return lower_s + (upper_s - lower_s) * (wanted - reached) / count
         reached, lower_s = reached + count, upper_s
     return lower_s if sum(classes) else None
+
+
+_NOTHING = _counted(Counts())
