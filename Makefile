@@ -1,7 +1,7 @@
 # Everything needs only make and a Python >= 3.11; PYTHON=/path/to/python3 chooses another than the first found.
 SECONDS ?= 30
 WORKERS ?= 2
-JOBS ?= 20000
+JOBS ?=
 COUNT ?= 2000
 ARGS ?= tests
 BIN := .venv/bin
@@ -9,7 +9,7 @@ READY := .venv/.ready
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help venv demo stand psql test package-test image-test chart-test chart-docs retain sample tracing transport hanging rate producers catalog browser screenshots pages rollout pooled failover matrix bench model histories lanes chaos lint ruff types floors migrations docs wheel requirements clean
+.PHONY: help venv demo stand psql test package-test image-test chart-test chart-docs retain sample tracing transport hanging rate producers catalog browser screenshots pages rollout pooled failover matrix bench backlog model histories lanes chaos lint ruff types floors migrations docs wheel requirements clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' Makefile
@@ -102,8 +102,11 @@ failover: $(READY) ## a standby takes over under load: what a synchronous one ke
 matrix: $(READY) ## what talks to the database, on PostgreSQL 14 to 18 with every Python of this machine
 	@$(BIN)/python -m tests.matrix $(if $(MAJORS),--majors $(MAJORS)) $(if $(ARGS:tests=),--tests $(ARGS))
 
-bench: $(READY) ## the relay beside the textbook design and bare loops; JOBS=20000 JSON=1
-	@$(BIN)/python -m tests.bench --jobs $(JOBS) $(if $(JSON),--json)
+bench: $(READY) ## beside the textbook, bare loops and peers; QUICK=1 for the short form, JOBS= JSON=1
+	@$(BIN)/python -m tests.bench $(if $(QUICK),--quick) $(if $(JOBS),--jobs $(JOBS)) $(if $(JSON),--json)
+
+backlog: $(READY) ## pages that a claim touches with JOBS=10000000 due
+	@$(BIN)/python -m tests.bench.flat $(if $(JOBS),--jobs $(JOBS))
 
 model: ## the lane protocol's model, checked exhaustively by Spin (Debian: apt-get install spin gcc)
 	@sh tests/model/check.sh

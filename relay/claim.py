@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from relay.model import Destination, Job, Room
 from relay.rows import START, Claimed, Looked, Mark, Range
@@ -31,6 +31,12 @@ _SLACK = timedelta(seconds=2)
 _FULL_LOOK_S = 1.5
 _SLOW_CLAIM_S = 0.020
 _LARGEST_PAYLOAD = 1 << 20
+
+
+class Note(Protocol):
+    """Hears of a destination whether more may be due than a claim could take, and whether more retries."""
+
+    def __call__(self, name: str, *, more: bool, retries: bool) -> None: ...
 
 
 class Level(NamedTuple):
@@ -69,7 +75,7 @@ class Claimer:
         bytes_held: Callable[[str], int],
         payload_budget_bytes: int,
         on_claimed: Callable[[Sequence[Job], float], None],
-        note: Callable[[str, bool], None],
+        note: Note,
         wake: Callable[[], None],
         poll_s: float,
         notify: bool,
@@ -209,7 +215,7 @@ class Claimer:
             else:
                 view.after, view.width = {}, 0
                 self._schedule(view, now_s, found=started[name] > 0, filled=filled)
-            self._note(name, filled or sated)
+            self._note(name, more=filled, retries=sated)
 
     def _schedule(self, view: _View, now_s: float, *, found: bool, filled: bool) -> None:
         if filled:

@@ -73,6 +73,8 @@ class Connection(asyncio.Protocol):
             limit.cancel()
         if self._sending or not self._reader.keep:
             self.abort()
+        # Even an empty piece of a body keeps all of it in memory, for as long as this connection is kept.
+        self._unsent = memoryview(b"")
         return result
 
     def abort(self) -> None:

@@ -26,6 +26,7 @@ UNAVAILABLE = (psycopg.OperationalError, psycopg.InterfaceError, *_STANDBY, Pool
 _LOCK_TIMEOUT_MS = 2_000
 # How much later than the database's own limit on a statement ours on a transaction is.
 _ANSWER_S = 2.0
+_HAS_TRANSACTION_TIMEOUT = 170_000
 
 
 class Database:
@@ -92,7 +93,7 @@ class Database:
         """
         async with self._connection() as connection:
             async with connection.pipeline(), connection.transaction():
-                await connection.execute(SQL["transaction"], self._settings(lock_timeout_ms, durable=durable))
+                await self._begin(connection, lock_timeout_ms, durable=durable)
                 cursors = [
                     await connection.execute(SQL[name], parameters, binary=True) for name, parameters in statements
                 ]
@@ -102,7 +103,7 @@ class Database:
     async def transaction(self) -> AsyncIterator["Transaction"]:
         """One transaction whose later statements depend on what the earlier ones found."""
         async with self._connection() as connection, connection.transaction():
-            await connection.execute(SQL["transaction"], self._settings(_LOCK_TIMEOUT_MS, durable=True))
+            await self._begin(connection, _LOCK_TIMEOUT_MS, durable=True)
             yield Transaction(connection)
 
     @contextlib.asynccontextmanager
@@ -113,18 +114,24 @@ class Database:
                 async with asyncio.timeout(self._answer_s):
                     yield connection
             except TimeoutError as silent:
+                # What it still answers would be taken for the answer to the next question.
+                await connection.close()
                 raise TimeoutError(f"the database did not answer within {self._answer_s:g} s") from silent
             except _STANDBY:
                 # A demoted primary answers, so the pool would keep it for ever.
                 await connection.close()
                 raise
 
-    def _settings(self, lock_timeout_ms: int, *, durable: bool) -> Parameters:
-        return {
+    async def _begin(self, connection: AsyncConnection, lock_timeout_ms: int, *, durable: bool) -> None:
+        settings: Parameters = {
             "lock_timeout": f"{lock_timeout_ms}ms",
             "statement_timeout": f"{self._statement_timeout_ms}ms",
             "synchronous_commit": "on" if durable else "off",
         }
+        await connection.execute(SQL["transaction"], settings)
+        if connection.info.server_version >= _HAS_TRANSACTION_TIMEOUT:
+            limit: Parameters = {"transaction_timeout": f"{round(self._answer_s * 1000)}ms"}
+            await connection.execute(SQL["transaction_timeout"], limit)
 
 
 class Transaction:

@@ -29,7 +29,8 @@ class _Line:
         self.destination = destination
         self.gate = Gate(destination.max_in_flight, destination.rate_per_s, destination.retry.retry_after_cap_s)
         self.waiting: deque[Job] = deque()
-        self.more = False
+        self.waiting_retries = 0
+        self.more = self.more_retries = False
         self.bytes_held = 0
         self.timer: asyncio.TimerHandle | None = None
         self._finished = 0
@@ -54,12 +55,36 @@ class _Line:
         if not self.waiting or self.gate.free(now_s) <= 0:
             return None
         if not self.waiting[0].is_retry or self.gate.free_for_retries(now_s) > 0:
-            return self.waiting.popleft()
+            return self.first()
         for place, job in enumerate(self.waiting):
             if not job.is_retry:
                 del self.waiting[place]
                 return job
         return None
+
+    def put(self, job: Job) -> None:
+        """Lets a job wait behind the others."""
+        self.waiting.append(job)
+        self.waiting_retries += job.is_retry
+
+    def first(self) -> Job:
+        """Takes the job that has waited longest."""
+        job = self.waiting.popleft()
+        self.waiting_retries -= job.is_retry
+        return job
+
+    def queued(self, now_s: float) -> int:
+        """How many jobs wait for a slot that they may have: retries beyond theirs keep no others from one."""
+        if not self.waiting_retries:
+            return len(self.waiting)
+        return len(self.waiting) - max(0, self.waiting_retries - self.gate.free_for_retries(now_s))
+
+    def is_low(self, now_s: float) -> bool:
+        """Whether more is to be claimed: more is due, and half of what was claimed ahead has been started."""
+        if not (self.more or self.more_retries):
+            return False
+        enough = self.ahead(now_s) // 2
+        return (self.more and self.queued(now_s) <= enough) or (self.more_retries and len(self.waiting) <= enough)
 
     def finished(self) -> None:
         self._finished += 1
@@ -125,11 +150,11 @@ class Dispatcher:
         """What may be claimed of a destination now."""
         line, now_s = self._lines[name], time.monotonic()
         ahead = line.ahead(now_s)
-        wanted = line.gate.free(now_s) + ahead - len(line.waiting)
+        wanted = line.gate.free(now_s) + ahead - line.queued(now_s)
         if wanted <= 0 or self._stopping:
             self._watch(line, now_s)
             return Room(0, 0)
-        retries = line.gate.free_for_retries(now_s) + ahead - sum(job.is_retry for job in line.waiting)
+        retries = line.gate.free_for_retries(now_s) + ahead - line.waiting_retries
         return Room(wanted, max(0, min(wanted, retries)))
 
     def slots(self) -> list[Slots]:
@@ -154,14 +179,15 @@ class Dispatcher:
                 self._settle(Settlement(job, "pending", charged=False))
                 continue
             line.bytes_held += len(job.body)
-            line.waiting.append(job)
+            line.put(job)
             touched.add(job.destination)
         for name in touched:
             self._start(self._lines[name])
 
-    def note(self, name: str, more: bool) -> None:  # noqa: FBT001 - the one thing there is to note
-        """What the last claim saw of a destination: whether more is due than it could take."""
-        self._lines[name].more = more
+    def note(self, name: str, *, more: bool, retries: bool) -> None:
+        """What the last claim saw of a destination: whether more may be due than it could take, and more retries."""
+        line = self._lines[name]
+        line.more, line.more_retries = more, retries
 
     def stop(self) -> None:
         """Starts nothing any more and gives back what waits; what is in flight goes on."""
@@ -222,17 +248,17 @@ class Dispatcher:
         settlement = ended.settlement
         self._settle(replace(settlement, chain=True) if self._may_chain(line, settlement, now_s) else settlement)
         self._start(line)
-        if line.more and len(line.waiting) <= line.ahead(now_s) // 2:
+        if line.is_low(now_s):
             self._ring(line.destination.name)
 
     def _may_chain(self, line: _Line, settlement: Settlement, now_s: float) -> bool:
         ended = settlement.status != "pending" and not settlement.holds_lane
-        room = line.gate.free(now_s) > len(line.waiting) and self._lines.get(line.destination.name) is line
+        room = line.gate.free(now_s) > line.queued(now_s) and self._lines.get(line.destination.name) is line
         return ended and room and settlement.job.chained < CHAIN_LIMIT and not self._stopping
 
     def _release_waiting(self, line: _Line) -> None:
         while line.waiting:
-            self._give_back(line, line.waiting.popleft())
+            self._give_back(line, line.first())
 
     def _give_back(self, line: _Line, job: Job) -> None:
         line.bytes_held -= len(job.body)

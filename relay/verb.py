@@ -34,6 +34,7 @@ def verb(function: Callable[Concatenate[click.Context, P], Coroutine[Any, Any, i
     @functools.wraps(function)
     def command(context: click.Context, /, *args: P.args, **kwargs: P.kwargs) -> None:
         _refuse_bytes(kwargs.values())
+        _open_standard_streams()
         # The first process of a container does not die of a SIGTERM that it does not handle.
         signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
         try:
@@ -43,6 +44,14 @@ def verb(function: Callable[Concatenate[click.Context, P], Coroutine[Any, Any, i
             fail(_explained(error))
 
     return command
+
+
+def _open_standard_streams() -> None:
+    """Opens what is closed of 0, 1 and 2: libuv aborts a process that closes a socket with one of these numbers."""
+    while (number := os.open(os.devnull, os.O_RDWR)) <= 2:
+        pass
+    os.close(number)
+    sys.stderr = sys.stderr or os.fdopen(2, "w", closefd=False)  # None where it was closed
 
 
 def _refuse_bytes(values: Iterable[object]) -> None:

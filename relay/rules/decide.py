@@ -29,7 +29,6 @@ from relay.model import (
 from relay.rules.backoff import delay_s
 from relay.rules.classify import classify
 
-
 # Of a word in a header's value from where on it may be one; what is shorter is text.
 _CREDENTIAL_LENGTH = 12
 

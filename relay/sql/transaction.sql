@@ -1,5 +1,8 @@
 -- The settings of one transaction, whatever the role's defaults are, in a form that a transaction pooler keeps.
 --
+-- Every statement is prepared, and has one good plan: left to itself PostgreSQL plans a claim or a settle anew at almost
+-- every execution, since arrays of another length look like another cost; that takes longer than the statement.
+--
 -- JIT costs more than any statement here. A plan that was made while the table was empty outlives the first
 -- burst: with a scan of the table in it, every claim would read all of it. search_path is not used, so it must
 -- not be trusted.
@@ -7,6 +10,7 @@ SELECT set_config('lock_timeout', %(lock_timeout)s, true),
        set_config('statement_timeout', %(statement_timeout)s, true),
        set_config('idle_in_transaction_session_timeout', %(statement_timeout)s, true),
        set_config('synchronous_commit', %(synchronous_commit)s, true),
+       set_config('plan_cache_mode', 'force_generic_plan', true),
        set_config('jit', 'off', true),
        set_config('enable_seqscan', 'off', true),
        set_config('search_path', 'pg_catalog', true)

@@ -1,7 +1,8 @@
-"""`make bench`: the relay beside the textbook design and beside bare loops that only post, in one run.
+"""`make bench`: the relay beside the textbook design, bare loops that only post, and its peers, in one run.
 
 CPU seconds come from the operating system, for the client and for PostgreSQL apart: on a machine that others
 use too, time by the clock says little. Read the ratios; the figures belong to the machine they were made on.
+`--quick` does less of each and leaves out what takes minutes: large payloads, load, replicas, memory.
 """
 
 import argparse
@@ -9,191 +10,159 @@ import asyncio
 import json
 import os
 import platform
-import subprocess
-import sys
-import time
-from dataclasses import dataclass
-from pathlib import Path
-
-import httpx
-import psycopg
 
 from relay.demo.nest import Nest
 from relay.demo.postgres import Postgres
-from relay.migrate import migrate
-from tests.bench import cpu
+from tests.bench import flat, idle, load, replicas, size
+from tests.bench.measure import Bench, Figures
+from tests.bench.rig import receiver
+from tests.bench.sides import ONE_A_LANE, PEERS, RELAY, SLOTS, TEXTBOOK, TWENTY_LANES, watched
 
-PAYLOAD_BYTES = 500
-IN_FLIGHT = 64
-ROOT = Path(__file__).parents[2]
-INSERT = """
-INSERT INTO outbox.job (topic, destination, entity_key, payload)
-SELECT 'bench', 'bench', CASE WHEN %(lanes)s > 0 THEN 'entity-' || (n %% %(lanes)s) END,
-       to_json(repeat('x', %(bytes)s))
-  FROM generate_series(1, %(jobs)s) AS n
-"""
-SECRET = "whsec_c2VjcmV0LWZvci10aGUtYmVuY2htYXJrLW9ubHk="
-ENVIRONMENT = {**os.environ, "BENCH_SECRET": SECRET, "PYTHONPATH": str(ROOT)}
-LEFT = "SELECT count(*) FROM outbox.job WHERE status <> 'done'"
+# A slow side needs fewer jobs for as many seconds of CPU time.
+SHARES = {"textbook": 0.2, "relay, 20 lanes": 0.4, "pgqueuer": 0.5, "faststream-outbox": 0.3, "procrastinate": 0.1}
+ROUNDS = 3
 
 
-@dataclass(frozen=True)
-class Figures:
-    """What one side used for `jobs` deliveries."""
-
-    side: str
-    jobs: int
-    wall_s: float
-    client_s: float
-    postgres_s: float
-    wal_bytes: int
-    duplicates: int
-
-    @property
-    def client_ms(self) -> float:
-        return 1000 * self.client_s / self.jobs
-
-    @property
-    def postgres_ms(self) -> float:
-        return 1000 * self.postgres_s / self.jobs
+def deliveries(bench: Bench, jobs: int, payload_bytes: int, *, rounds: int) -> dict[str, Figures]:
+    """Every side, by turns; of its rounds the one that took the median of the client's time."""
+    turns = [
+        [
+            bench.bare("aiohttp", jobs, payload_bytes),
+            *(
+                bench.deliveries(side, int(jobs * SHARES.get(side.name, 1)), payload_bytes)
+                for side in (RELAY, ONE_A_LANE, TWENTY_LANES, TEXTBOOK, *PEERS)
+            ),
+            bench.bare("sender", jobs, payload_bytes),
+        ]
+        for _ in range(rounds)
+    ]
+    by_side = [sorted(each, key=lambda figures: figures.client_ms)[rounds // 2] for each in zip(*turns, strict=True)]
+    return {each.side: each for each in by_side}
 
 
-class Bench:
-    """One PostgreSQL with durable settings, one receiver, and the sides one after the other."""
-
-    def __init__(self, nest: Nest, postgres: Postgres, receiver: subprocess.Popen[str], jobs: int) -> None:
-        self._nest = nest
-        self._postgres = postgres
-        self._jobs = jobs
-        self._dsn = postgres.create_database("bench")
-        asyncio.run(migrate(self._dsn))
-        assert receiver.stdout is not None
-        self._url = f"http://127.0.0.1:{receiver.stdout.readline().strip()}/"
-
-    def bare(self, client: str) -> Figures:
-        """A loop that posts and has no database."""
-        argv = ["-m", "tests.bench.bare", client, self._url, str(self._jobs), str(IN_FLIGHT), str(PAYLOAD_BYTES)]
-        return self._measure(f"bare {client}", argv)
-
-    def textbook(self) -> Figures:
-        """One row claimed, one row completed."""
-        self._fill(0)
-        return self._measure("textbook", ["-m", "tests.bench.textbook", self._dsn, self._url, str(IN_FLIGHT)])
-
-    def relay(self, side: str, lanes: int) -> Figures:
-        """A replica with everything on; `lanes` 0 is unordered."""
-        self._fill(lanes)
-        config = self._nest.path / "relay.yaml"
-        destination = {"url": self._url, "secrets": [{"env": "BENCH_SECRET"}], "max_in_flight": IN_FLIGHT}
-        config.write_text(
-            json.dumps(
-                {"database": {"dsn": self._dsn}, "log": {"level": "warning"}, "destinations": {"bench": destination}}
-            )
-        )
-        relay = ["-m", "relay", "-c", str(config)]
-        subprocess.run(
-            [sys.executable, *relay, "sync"], env=ENVIRONMENT, cwd=ROOT, stdout=subprocess.DEVNULL, check=True
-        )
-        return self._measure(side, [*relay, "run"], stops=True)
-
-    def _fill(self, lanes: int) -> None:
-        with psycopg.connect(self._dsn, autocommit=True) as connection:
-            connection.execute("TRUNCATE outbox.job, outbox.attempt")
-            connection.execute(INSERT, {"lanes": lanes, "bytes": PAYLOAD_BYTES - 2, "jobs": self._jobs})
-            connection.execute("VACUUM ANALYZE outbox.job")
-            connection.execute("CHECKPOINT")
-
-    def _measure(self, side: str, argv: list[str], *, stops: bool = False) -> Figures:
-        """Runs a side to its end; one that does not end by itself is stopped when no job is left."""
-        assert self._postgres.pid is not None
-        with psycopg.connect(self._dsn, autocommit=True) as connection:
-            wal, postgres_s, started_s = _wal(connection), cpu.tree_s(self._postgres.pid), time.monotonic()
-            client = subprocess.Popen([sys.executable, *argv], env=ENVIRONMENT, cwd=ROOT)
-            while stops and connection.execute(LEFT).fetchone() != (0,):
-                time.sleep(0.1)
-                assert client.poll() is None, f"{side} ended early"
-            served_s = cpu.process_s(client.pid)
-            if stops:
-                client.terminate()
-            _, status, usage = os.wait4(client.pid, 0)
-            client.returncode = os.waitstatus_to_exitcode(status)
-            assert client.returncode == 0, f"{side} failed"
-            return Figures(
-                side=side,
-                jobs=self._jobs,
-                wall_s=time.monotonic() - started_s,
-                client_s=served_s if stops else usage.ru_utime + usage.ru_stime,
-                postgres_s=cpu.tree_s(self._postgres.pid) - postgres_s,
-                wal_bytes=_wal(connection) - wal,
-                duplicates=self._arrived(side),
-            )
-
-    def _arrived(self, side: str) -> int:
-        counts: dict[str, int] = httpx.get(self._url, trust_env=False).json()
-        assert counts["keys"] == self._jobs, f"{side} delivered {counts['keys']} of {self._jobs}"
-        return counts["requests"] - counts["keys"]
+def print_deliveries(found: dict[str, Figures], payload_bytes: int) -> None:
+    """The table, each side beside the bare loop and the textbook."""
+    bare, textbook = found["bare aiohttp"], found[TEXTBOOK.name]
+    print(f"\npayloads of {payload_bytes} bytes, {SLOTS} in flight, for each job:")
+    print(f"{'':24}{'jobs':>7}{'jobs/s':>8}{'client ms':>11}{'bare/it':>9}{'PG ms':>8}{'textbook/it':>13}"
+          f"{'statements':>12}{'pages':>7}{'WAL B':>7}{'dead':>6}{'twice':>7}")  # fmt: skip
+    for each in found.values():
+        print(f"{each.side:24}{each.jobs:7}{each.jobs / each.wall_s:8.0f}{each.client_ms:11.3f}"
+              f"{bare.client_ms / each.client_ms:9.2f}", end="")  # fmt: skip
+        if each.postgres_s:
+            print(f"{each.postgres_ms:8.3f}{textbook.postgres_ms / each.postgres_ms:13.1f}"
+                  f"{each.statements / each.jobs:12.2f}{each.buffers / each.jobs:7.0f}{each.wal_bytes / each.jobs:7.0f}"
+                  f"{each.dead / each.jobs:6.2f}{each.duplicates:7}", end="")  # fmt: skip
+        print(flush=True)
 
 
-def _wal(connection: psycopg.Connection) -> int:
-    row = connection.execute("SELECT pg_wal_lsn_diff(pg_current_wal_insert_lsn(), '0/0')::bigint").fetchone()
-    assert row is not None
-    return int(row[0])
+def ratios(found: dict[str, Figures]) -> dict[str, object]:
+    """What the last line says of deliveries."""
+    relay, textbook = found[RELAY.name], found[TEXTBOOK.name]
+    return {
+        "pg_cpu_vs_textbook": round(textbook.postgres_ms / relay.postgres_ms, 2),
+        "pg_cpu_vs_textbook_ordered": round(textbook.postgres_ms / found[ONE_A_LANE.name].postgres_ms, 2),
+        "pg_cpu_vs_textbook_20_lanes": round(textbook.postgres_ms / found[TWENTY_LANES.name].postgres_ms, 2),
+        "deliveries_per_cpu_s_vs_bare": round(found["bare aiohttp"].client_ms / relay.client_ms, 2),
+        "deliveries_per_cpu_s_vs_own_client": round(found["bare sender"].client_ms / relay.client_ms, 2),
+        "vs_peers": {peer.name: round(found[peer.name].client_ms / relay.client_ms, 2) for peer in PEERS},
+        "wal_bytes_per_job": round(relay.wal_bytes / relay.jobs),
+        "statements_per_job": round(relay.statements / relay.jobs, 3),
+        "buffers_per_job": round(relay.buffers / relay.jobs, 1),
+        "dead_tuples_per_job": round(relay.dead / relay.jobs, 2),
+        "duplicates": sum(each.duplicates for each in found.values()),
+    }
+
+
+def latencies(nest: Nest, postgres: Postgres, url: str, probes: int, rest_s: float) -> dict[str, object]:
+    """The relay and its peers, each alone and with nothing else to do; and what the relay uses then."""
+    found = [asyncio.run(idle.latency(nest, postgres, side, probes)) for side in (RELAY, *PEERS)]
+    print(f"\nfrom commit to receiver, one job at a time, {probes} of each:")
+    print(f"{'':24}{'p50 ms':>8}{'p90 ms':>8}{'p99 ms':>8}")
+    for each in found:
+        print(f"{each.side:24}{each.median:8.2f}{each.percentile(90):8.2f}{each.percentile(99):8.2f}")
+    relay, *peers = found
+    rest = idle.rest(nest, postgres, RELAY, url, rest_s)
+    print(f"an idle replica, each minute: {rest.statements:.0f} statements, {rest.client_ms:.0f} ms of its CPU, "
+          f"{rest.postgres_ms:.0f} ms of PostgreSQL's", flush=True)  # fmt: skip
+    return {
+        "idle_latency_ms": {"p50": round(relay.median, 2), "p99": round(relay.percentile(99), 2)},
+        "idle_latency_vs_best_peer": {
+            "p50": round(relay.median / min(peer.median for peer in peers), 2),
+            "p99": round(relay.percentile(99) / min(peer.percentile(99) for peer in peers), 2),
+        },
+        "idle_statements_per_minute": round(rest.statements),
+    }
+
+
+def flatness(postgres: Postgres, *, quick: bool) -> dict[str, object]:
+    """What a claim touches in a large table, beside a small one."""
+    sizes = flat.QUICK if quick else flat.FULL
+    found = flat.flatness(postgres, sizes)
+    print(f"\npages a claim of 64 touches, whatever the planner knows, with {sum(sizes.values()):,} jobs in trouble:")
+    flat.table(found)
+    return {"claim_buffers_flatness": {name: round(large / small, 2) for name, (small, large) in found.items()}}
+
+
+def long(nest: Nest, postgres: Postgres, bench: Bench, jobs: int) -> dict[str, object]:
+    """Old backlogs, load, slow receivers and memory."""
+    old = bench.deliveries(RELAY, jobs, 500, checkpoint=True)
+    print(f"\nof a backlog older than the last checkpoint: {old.wal_bytes / old.jobs:.0f} bytes of WAL a job, since "
+          "the first change of each page logs it whole")  # fmt: skip
+    print("\nfrom commit to receiver under load:")
+    print(f"{'':24}{'of most':>8}{'jobs/s':>8}{'p50 ms':>8}{'p99 ms':>8}{'p99.9 ms':>10}")
+    for loaded in load.loaded(nest, postgres, 8):
+        print(f"{loaded.way:24}{loaded.share:8.2f}{loaded.share * loaded.most_per_s:8.0f}{loaded.percentile(50):8.1f}"
+              f"{loaded.percentile(99):8.1f}{loaded.percentile(99.9):10.1f}", flush=True)  # fmt: skip
+    print(f"\nreceivers that take 100 ms:\n{'in flight':>10}{'jobs/s':>8}{'of ideal':>10}{'of a core':>11}")
+    found = [load.waiting(nest, postgres, in_flight, 5) for in_flight in load.IN_FLIGHT]
+    for each in found:
+        print(f"{each.in_flight:10}{each.per_s:8.0f}{each.of_ideal:10.2f}{each.core:11.2f}", flush=True)
+    print(f"\nresident memory of a replica in MiB:\n{'':44}{'idle':>6}{'most':>6}")
+    for sized in size.sizes(nest, postgres):
+        print(f"{sized.case:44}{sized.idle_mib:6.0f}{sized.peak_mib:6.0f}", flush=True)
+    return {
+        "wal_bytes_per_job_after_a_checkpoint": round(old.wal_bytes / old.jobs),
+        "of_ideal_with_100_ms": {each.in_flight: round(each.of_ideal, 3) for each in found},
+    }
+
+
+def scale_out(jobs: int) -> None:
+    """More and more replicas, and PostgreSQL on one core."""
+    print(f"\nPostgreSQL on one core:\n{'replicas':>9}{'jobs/s':>8}{'their cores':>12}{'PG core':>9}{'PG ms':>7}"
+          f"{'connections':>13}  where its sessions are")  # fmt: skip
+    for number in replicas.REPLICAS:
+        # A server of its own for each, or the garbage of one would be the next one's work.
+        with Nest() as nest, watched(nest, core=0) as postgres:
+            each = replicas.scaled(nest, postgres, number, jobs)
+        waits = ", ".join(f"{name} {count / each.waits.total():.0%}" for name, count in each.waits.most_common(4))
+        print(f"{each.replicas:9}{each.per_s:8.0f}{each.client_core:12.2f}{each.postgres_core:9.2f}"
+              f"{each.postgres_ms:7.3f}{each.connections:13}  {waits}", flush=True)  # fmt: skip
 
 
 def main() -> None:
-    """Runs every side and prints the table; the last line is JSON where asked."""
+    """Runs everything and prints the tables; the last line is JSON where asked."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--jobs", type=int, default=20_000)
+    parser.add_argument("--jobs", type=int, default=None, help="of the fastest side; 20,000, or 3,000")
+    parser.add_argument("--quick", action="store_true")
     parser.add_argument("--json", action="store_true")
     arguments = parser.parse_args()
-    with Nest() as nest, Postgres(nest, tcp=True) as postgres:
-        receiver = subprocess.Popen(
-            [sys.executable, "-m", "tests.bench.receiver", "0"],
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=ROOT,
-        )  # fmt: skip
-        try:
-            bench = Bench(nest, postgres, receiver, arguments.jobs)
-            figures = [
-                bench.bare("aiohttp"),
-                bench.bare("sender"),
-                bench.textbook(),
-                bench.relay("relay, unordered", 0),
-                bench.relay("relay, one job a lane", arguments.jobs),
-                bench.relay("relay, 20 lanes", 20),
-            ]
-        finally:
-            receiver.communicate()
-    _print(figures, as_json=arguments.json)
-
-
-def _print(figures: list[Figures], *, as_json: bool) -> None:
-    yardstick, textbook = figures[0], figures[2]
-    print(f"\n{platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}, "
-          f"{figures[0].jobs} jobs of {PAYLOAD_BYTES} bytes, {IN_FLIGHT} in flight\n")  # fmt: skip
-    print(f"{'':24}{'jobs/s':>8}{'client ms':>11}{'vs bare':>9}{'PG ms':>8}{'textbook/PG':>13}{'WAL B':>8}{'twice':>7}")
-    for each in figures:
-        ratio = textbook.postgres_s / max(each.postgres_s, 0.001)
-        postgres = f"{each.postgres_ms:8.3f}{ratio:12.1f}x{each.wal_bytes / each.jobs:8.0f}"
-        print(f"{each.side:24}{each.jobs / each.wall_s:8.0f}{each.client_ms:11.3f}"
-              f"{yardstick.client_s / each.client_s:8.2f}x{'' if each.side.startswith('bare') else postgres:29}"
-              f"{each.duplicates:7}")  # fmt: skip
-    if as_json:
-        by_side = {each.side: each for each in figures}
-        relay = by_side["relay, unordered"]
-        print(
-            json.dumps(
-                {
-                    "pg_cpu_vs_textbook": round(textbook.postgres_s / relay.postgres_s, 2),
-                    "pg_cpu_vs_textbook_ordered": round(
-                        textbook.postgres_s / by_side["relay, one job a lane"].postgres_s, 2
-                    ),
-                    "deliveries_per_cpu_s_vs_bare": round(yardstick.client_s / relay.client_s, 2),
-                    "deliveries_per_cpu_s_vs_textbook": round(textbook.client_s / relay.client_s, 2),
-                    "wal_bytes_per_job": round(relay.wal_bytes / relay.jobs),
-                    "duplicates": sum(each.duplicates for each in figures),
-                }
-            )
-        )
+    quick, jobs = arguments.quick, arguments.jobs or (3_000 if arguments.quick else 20_000)
+    print(f"{platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}, fsync on")
+    with Nest() as nest, watched(nest) as postgres, receiver(0) as url:
+        bench = Bench(nest, postgres, url)
+        found = deliveries(bench, jobs, 500, rounds=1 if quick else ROUNDS)
+        print_deliveries(found, 500)
+        report = ratios(found)
+        report |= latencies(nest, postgres, url, 60 if quick else 1_000, 6 if quick else 60)
+        report |= flatness(postgres, quick=quick)
+        if not quick:
+            print_deliveries(deliveries(bench, jobs // 2, 4096, rounds=1), 4096)
+            report |= long(nest, postgres, bench, jobs)
+    if not quick:
+        scale_out(jobs)
+    if arguments.json:
+        print(json.dumps(report))
 
 
 if __name__ == "__main__":

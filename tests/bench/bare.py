@@ -1,4 +1,9 @@
-"""Bare loops that only post, without a database: the yardstick (aiohttp alone) and the relay's own client."""
+"""Bare loops that only post, without a database: the yardstick (aiohttp alone) and the relay's own client.
+
+    python -m tests.bench.bare CLIENT URL JOBS SLOTS BYTES
+
+posts a few, says `ready`, posts JOBS when a line comes in, says `done`, and ends with its input.
+"""
 
 import asyncio
 import itertools
@@ -55,5 +60,17 @@ async def with_sender(url: str, jobs: int, in_flight: int, body: bytes) -> None:
 
 CLIENTS = {"aiohttp": with_aiohttp, "sender": with_sender}
 
+
+def main(client: str, url: str, jobs: int, slots: int, payload_bytes: int) -> None:
+    """Speaks with who measures it."""
+    body = b"x" * payload_bytes
+    asyncio.run(CLIENTS[client](url, 4 * slots, slots, body))
+    print("ready", flush=True)
+    sys.stdin.readline()
+    asyncio.run(CLIENTS[client](url, jobs, slots, body))
+    print("done", flush=True)
+    sys.stdin.read()
+
+
 if __name__ == "__main__":
-    asyncio.run(CLIENTS[sys.argv[1]](sys.argv[2], int(sys.argv[3]), int(sys.argv[4]), b"x" * int(sys.argv[5])))
+    main(sys.argv[1], sys.argv[2], *map(int, sys.argv[3:]))

@@ -1,7 +1,7 @@
 """The receiver of every side: answers each POST with 204 after `delay_ms`, at a fraction of any client's cost.
 
-It counts what arrives by Idempotency-Key, so that a side that delivers less, or twice, cannot win. `GET` answers
-with the counts and forgets them.
+It counts what arrives by Idempotency-Key, so that a side that delivers less, or twice, cannot win. `GET /` answers
+with the counts and forgets them; `GET /count` only answers.
 """
 
 import asyncio
@@ -18,9 +18,10 @@ class Counter:
         self.requests = 0
         self.keys: set[bytes] = set()
 
-    def report(self) -> bytes:
+    def report(self, *, forget: bool) -> bytes:
         body = json.dumps({"requests": self.requests, "keys": len(self.keys)}).encode()
-        self.requests, self.keys = 0, set()
+        if forget:
+            self.requests, self.keys = 0, set()
         return b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s" % (len(body), body)
 
 
@@ -45,7 +46,7 @@ class Connection(asyncio.Protocol):
                 return
             del self._buffer[: head_end + 4 + length]
             if head.startswith(b"get"):
-                self._transport.write(self._counter.report())
+                self._transport.write(self._counter.report(forget=not head.startswith(b"get /count")))
                 continue
             self._counter.requests += 1
             self._counter.keys.add(_header(head, b"idempotency-key"))

@@ -6,8 +6,8 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +26,20 @@ ENVIRONMENT = {
 }
 _REPLICAS = b"SELECT count(*) FROM pg_stat_activity WHERE application_name LIKE 'relay %'"
 _LEFT = b"SELECT count(*) FROM outbox.job WHERE status <> 'done'"
+
+
+@contextmanager
+def receiver(delay_ms: float) -> Iterator[str]:
+    """A receiver that answers after `delay_ms`; its URL."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "tests.bench.receiver", str(delay_ms)],
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=ROOT,
+    )  # fmt: skip
+    try:
+        assert process.stdout is not None
+        yield f"http://127.0.0.1:{process.stdout.readline().strip()}/"
+    finally:
+        process.communicate()
 
 
 class Rig:
@@ -49,27 +63,29 @@ class Rig:
         [row] = connection.execute(query.encode(), parameters or None).fetchall()
         return row
 
-    @contextmanager
-    def receiver(self, delay_ms: float) -> Iterator[str]:
+    def receiver(self, delay_ms: float) -> AbstractContextManager[str]:
         """A receiver that answers after `delay_ms`; its URL."""
-        process = subprocess.Popen(
-            [sys.executable, "-m", "tests.bench.receiver", str(delay_ms)],
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=ROOT,
-        )  # fmt: skip
-        try:
-            assert process.stdout is not None
-            yield f"http://127.0.0.1:{process.stdout.readline().strip()}/"
-        finally:
-            process.communicate()
+        return receiver(delay_ms)
 
     @contextmanager
-    def relay(self, url: str, *, slots: int) -> Iterator[None]:
-        """One replica that delivers to `url` with so many slots."""
+    def relay(self, url: str, *, slots: int, **settings: object) -> Iterator[None]:
+        """One replica that delivers to `url` with so many slots, and with these groups of settings."""
+        with self.replica({NAME: {"url": url, "max_in_flight": slots}}, **settings):
+            yield
+
+    @contextmanager
+    def replica(self, destinations: Mapping[str, Mapping[str, object]], **settings: object) -> Iterator[None]:
+        """One replica with these destinations, signed, and these groups of settings."""
         config = self._nest.path / "lanes.yaml"
-        destination = {"url": url, "secrets": [{"env": "BENCH_SECRET"}], "max_in_flight": slots}
+        signed = {name: {"secrets": [{"env": "BENCH_SECRET"}], **own} for name, own in destinations.items()}
         config.write_text(
             json.dumps(
-                {"database": {"dsn": self.dsn}, "log": {"level": "warning"}, "destinations": {NAME: destination}}
+                {
+                    "database": {"dsn": self.dsn},
+                    "log": {"level": "warning"},
+                    "destinations": signed,
+                    **settings,
+                }
             )
         )
         argv = [sys.executable, "-m", "relay", "-c", str(config)]

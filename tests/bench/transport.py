@@ -10,29 +10,13 @@ import json
 import resource
 import subprocess
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 
 from tests.bench.bare import CLIENTS
-from tests.bench.rig import ROOT
+from tests.bench.rig import ROOT, receiver
 
 PAYLOAD_BYTES = 500
 TURNS = 3
 SIDES = [(client, loop) for client in CLIENTS for loop in ("asyncio", "uvloop")]
-
-
-@contextmanager
-def receiver() -> Iterator[str]:
-    """A receiver that answers at once; its URL."""
-    process = subprocess.Popen(
-        [sys.executable, "-m", "tests.bench.receiver", "0"],
-        stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=ROOT,
-    )  # fmt: skip
-    try:
-        assert process.stdout is not None
-        yield f"http://127.0.0.1:{process.stdout.readline().strip()}/"
-    finally:
-        process.communicate()
 
 
 def _spent_s() -> float:
@@ -74,7 +58,7 @@ def main() -> None:
         _side(*arguments.side)
         return
     ratios = {}
-    with receiver() as url:
+    with receiver(0) as url:
         for in_flight in (32, 128):
             turns = [{side: _measure(*side, url, arguments.posts, in_flight) for side in SIDES} for _ in range(TURNS)]
             best = {side: min(turn[side] for turn in turns) for side in SIDES}

@@ -137,8 +137,9 @@ async def test_migrate_brings_the_schema_once_and_check_agrees(relay: Relay, new
         (("job", "cancel", str(2**63)), "is not in the range"),
         (("ping",), "Missing argument 'DESTINATION'"),
         (("status", "--jsn"), "No such option"),
+        (("dead", "list", "--topic", "\udcff"), r"\udcff is not UTF-8 text"),
     ],
-    ids=" ".join,
+    ids=ascii,
 )
 async def test_wrong_usage_is_2(relay: Relay, arguments: tuple[str, ...], says: str) -> None:
     ran = await relay(*arguments)

@@ -8,6 +8,7 @@ from pathlib import Path
 import psycopg
 import pytest
 from click.testing import CliRunner
+from psycopg.conninfo import conninfo_to_dict
 
 from relay.cli import main
 from relay.config import load
@@ -136,8 +137,15 @@ def test_the_roles_of_the_page_are_those_of_the_migration() -> None:
     assert created == re.findall(r"'(\w+)'", wanted[1])
 
 
+def test_the_connection_string_for_tls_is_one_that_libpq_reads(tmp_path: Path) -> None:
+    secure, _ = blocks(PAGE, "yaml")
+    (tmp_path / "relay.yaml").write_text(secure)
+    parts = conninfo_to_dict(load(tmp_path / "relay.yaml", {}).database.dsn.text())
+    assert (parts["sslmode"], parts["host"], parts["sslkey"]) == ("verify-full", "db.example", "/etc/relay/client.key")
+
+
 def test_the_configuration_for_a_pooler_loads(tmp_path: Path) -> None:
-    [pooler] = blocks(PAGE, "yaml")
+    _, pooler = blocks(PAGE, "yaml")
     (tmp_path / "relay.yaml").write_text(pooler)
     database = load(tmp_path / "relay.yaml", {}).database
     assert (database.prepared_statements, database.listen_dsn is None) == (False, False)

@@ -44,7 +44,11 @@ class Replica:
 
     async def claim(self, free: int, width: int) -> bool:
         """One claim; whether it brought anything."""
-        ranges = [Range(self._policy.name, priority, free, width) for priority in (0, 1, 2, 3)]
+        ranges = [
+            Range(self._policy.name, priority, free, width, retries=retries)
+            for priority in (0, 1, 2, 3)
+            for retries in (False, True)
+        ]
         jobs = (await self._claims.claim(ranges, payload_bytes=1 << 30)).jobs
         self.held += jobs
         self._record.tally["claims"] += 1

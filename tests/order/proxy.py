@@ -16,12 +16,13 @@ class Proxy:
     """A TCP proxy on 127.0.0.1 to the PostgreSQL at `server_port`, as an async context manager.
 
     `lose` is armed for one COMMIT: `question` keeps it from the server, `answer` keeps what the server says to it
-    from the client, after it has happened. Either way the connection is gone.
+    from the client, after it has happened. Either way the connection is gone. The first `spared` of them are not lost.
     """
 
     server_port: int
     port: int = 0
     lose: Literal["question", "answer"] | None = None
+    spared: int = 0
     lost: int = 0
     _server: asyncio.Server | None = field(default=None, repr=False)
 
@@ -43,9 +44,11 @@ class Proxy:
         with contextlib.suppress(ConnectionError):
             while data := await reader.read(1 << 16):
                 if self.lose == kind and commit in data:
-                    self.lose = None
-                    self.lost += 1
-                    break
+                    if self.spared == 0:
+                        self.lose = None
+                        self.lost += 1
+                        break
+                    self.spared -= 1
                 writer.write(data)
                 await writer.drain()
         for end in ends:

@@ -11,9 +11,9 @@ from relay.model import Settlement
 from relay.rows import Settled
 from relay.settle import Settler
 from relay.store import Store
-from tests.order.lane import LAPSED, deliver
+from tests.order.lane import LAPSED, deliver, redrive
 from tests.order.proxy import Proxy
-from tests.store.jobs import LEASE_S, Jobs, claim, done, retry, webhook
+from tests.store.jobs import LEASE_S, Jobs, claim, dead, done, retry, webhook
 
 Lost = Literal["question", "answer"]
 either = pytest.mark.parametrize("lost", ["question", "answer"])
@@ -110,3 +110,40 @@ async def test_28_connection_lost_during_the_commit_of_a_claim(
         assert [job.id for job in await other.reclaim([webhook()], limit=10)] == ids[:1]
     assert await deliver(other) == ids
     assert (await jobs.row(ids[0]))["attempts"] == (2 if lost == "answer" else 1)
+
+
+@either
+async def test_28_connection_lost_during_the_commit_of_a_reclaim(
+    store: Store, other: Store, jobs: Jobs, proxy: Proxy, lost: Lost
+) -> None:
+    """Fails when a reclaim that nobody knows of is done twice, or leaves the lane without its next job."""
+    ids = await jobs.add_many(2, "e")
+    await claim(other)
+    await jobs.change(ids[0], LAPSED)
+    proxy.lose = lost
+    with pytest.raises(UNAVAILABLE):
+        await store.reclaim([webhook()], limit=10)
+    assert await jobs.statuses(*ids) == [{"question": "running", "answer": "pending"}[lost], "blocked"]
+    again = await store.reclaim([webhook()], limit=10)
+    assert [job.id for job in again] == {"question": ids[:1], "answer": []}[lost]
+    assert await jobs.value("SELECT count(*) FROM outbox.attempt") == 1
+    assert await deliver(other) == ids
+
+
+@either
+async def test_28_connection_lost_during_the_commit_of_a_redrive(
+    other: Store, jobs: Jobs, proxy: Proxy, lost: Lost, database: str
+) -> None:
+    """Fails when a person who asks again, not knowing, sends a job twice or out of turn."""
+    ids = await jobs.add_many(2, "e")
+    [running] = await claim(other)
+    await other.settle([dead(running, blocks=True)])
+    async with Database(make_conninfo(database, port=proxy.port), name="desk", pool_size=2) as desk:
+        # The database's time, and the jobs as they are, come first.
+        proxy.lose, proxy.spared = lost, 2
+        with pytest.raises(UNAVAILABLE):
+            await redrive(desk, ids[0])
+        assert await jobs.statuses(*ids) == [{"question": "dead", "answer": "pending"}[lost], "blocked"]
+        assert (await redrive(desk, ids[0])).changed == {"question": 1, "answer": 0}[lost]
+    assert await jobs.value("SELECT count(*) FROM outbox.operation") == 1
+    assert await deliver(other) == ids

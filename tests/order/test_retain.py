@@ -25,7 +25,6 @@ async def test_30_retention(store: Store, jobs: Jobs, head: str) -> None:
     assert set(await deliver(store)) == {unordered, *fresh}
     pending = await jobs.add()
     await jobs.connection.execute(AGE, [unordered])
-    jobs_deleted, _ = await store.retain(done_s=3600.0, attempt_s=3600.0, limit=100)
-    assert jobs_deleted == 1
+    assert (await store.retain_jobs(3600.0, limit=100)).rows == 1
     kept = await jobs.value("SELECT array_agg(id ORDER BY id) FROM outbox.job")
     assert kept == sorted([*lane, unrouted, *fresh, pending])

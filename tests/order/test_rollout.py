@@ -43,7 +43,7 @@ async def test_20_destination_unknown_to_this_replica(
     assert await store.reclaim([webhook("a")], limit=10) == []
     assert await store.release_standing_lanes(["a"], limit=10) == 0
     assert (await store.heal(("", ""), limit=10))[0] == []
-    assert await store.retain(done_s=0.0, attempt_s=0.0, limit=10) == (0, 0)
+    assert (await store.retain_jobs(0.0, limit=10)).rows == 0
     assert await jobs.value(ROWS) == before
     status = await Admin(await open_database()).status()
     [shown] = [each for each in status.destinations if each.name == "new"]

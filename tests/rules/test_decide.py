@@ -44,6 +44,14 @@ def test_a_wait_that_the_receiver_asked_for_lengthens_the_delay() -> None:
     assert settle(JOB, answer(503, retry_after="60")).delay_s == 60
 
 
+def test_what_is_kept_of_an_answer_is_as_it_came_but_for_credentials_that_were_said_back() -> None:
+    shop = replace(SHOP, headers=(("Authorization", "Bearer abc.def-0123456789"), ("X-Env", "live")))
+    said = Answer(401, {}, b'no: {"authorization": "Bearer abc.def-0123456789", "env": "live"}')
+    failure = settle(JOB, said, shop).failure
+    assert failure is not None
+    assert failure.response == b'no: {"authorization": "Bearer [withheld]", "env": "live"}'
+
+
 def test_a_job_is_dead_when_the_attempt_was_the_last_of_its_destinations_budget() -> None:
     destination = replace(SHOP, retry=RetryPolicy(max_attempts=3))
     assert settle(replace(JOB, attempts=2), REFUSED, destination).status == "pending"

@@ -3,6 +3,7 @@
 import asyncio
 import gc
 import os
+import sys
 
 import pytest
 
@@ -219,6 +220,14 @@ async def test_the_body_of_an_answer_that_has_none_does_not_become_the_next_answ
         results = [await send(sender, receiver) for _ in range(2)]
     assert [result.status for result in results if isinstance(result, Answer)] == [204, 204]
     assert len(receiver.connections) == 2
+
+
+async def test_a_kept_connection_keeps_no_body(sender: Sender) -> None:
+    body = b"x" * (1 << 20)
+    references = sys.getrefcount(body)
+    async with receiving(keep_answering) as receiver:
+        assert isinstance(await sender.send(receiver.destination(), HEADERS, body), Answer)
+        assert sys.getrefcount(body) == references
 
 
 async def test_after_five_hundred_cancelled_sends_five_hundred_succeed(sender: Sender) -> None:

@@ -40,7 +40,7 @@ class Desk:
             bytes_held=lambda name: self.held.get(name, 0),
             payload_budget_bytes=self.budget_bytes,
             on_claimed=self._take,
-            note=self.more.__setitem__,
+            note=self._note,
             wake=self._wake,
             poll_s=POLL_S,
             notify=True,
@@ -54,6 +54,9 @@ class Desk:
     def _take(self, jobs: Sequence[Job], _since_s: float) -> None:
         self.jobs += jobs
         self.free -= len(jobs)
+
+    def _note(self, name: str, *, more: bool, retries: bool) -> None:
+        self.more[name] = more or retries
 
     def _wake(self) -> None:
         self.woken += 1

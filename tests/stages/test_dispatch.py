@@ -108,7 +108,7 @@ async def test_retries_leave_a_slot_to_first_attempts_which_pass_them_by() -> No
         dispatcher.accept(retries)
         await line.until(lambda: len(line.running) == 2)
         # One slot is free, and what waits takes none of it.
-        assert dispatcher.wanted("shop").retries == 0
+        assert dispatcher.wanted("shop") == (1, 0)
         dispatcher.accept([job(5)])
         await line.until(lambda: set(line.running) == {1, 2, 5})
         await line.end(job(5))
@@ -118,6 +118,30 @@ async def test_retries_leave_a_slot_to_first_attempts_which_pass_them_by() -> No
         for each in retries[1:]:
             await line.end(each)
     assert dispatcher.wanted("shop").retries == 2
+
+
+@pytest.mark.parametrize(
+    ("due", "rung"),
+    [
+        ({"more": True, "retries": True}, (["shop"], True)),
+        ({"more": False, "retries": True}, ([], True)),
+        ({"more": False, "retries": False}, ([], False)),
+    ],
+)
+async def test_retries_that_wait_for_retries_hold_up_the_next_claim_of_retries_only(
+    due: dict[str, bool], rung: tuple[list[str], bool]
+) -> None:
+    line = Line()
+    waiting = [job(number, attempts=2) for number in (1, 2, 3, 4)]
+    async with asyncio.TaskGroup() as group:
+        dispatcher = line.dispatcher(group)
+        dispatcher.accept([*waiting, job(5)])
+        dispatcher.note("shop", **due)
+        await line.end(job(5))
+        assert line.rung == rung[0]
+        for each in waiting:
+            await line.end(each)
+        assert bool(line.rung) == rung[1]
 
 
 async def test_a_retry_cut_off_leaves_its_slot_to_retries_again() -> None:

@@ -25,7 +25,7 @@ class Desk:
             bytes_held=lambda _: 0,
             payload_budget_bytes=1 << 30,
             on_claimed=self._take,
-            note=lambda _name, _more: None,
+            note=self._note,
             wake=lambda: None,
             poll_s=600.0,
             notify=False,
@@ -35,6 +35,9 @@ class Desk:
     def _take(self, jobs: Sequence[Job], _since_s: float) -> None:
         self.jobs += jobs
         self.free -= len(jobs)
+
+    def _note(self, name: str, *, more: bool, retries: bool) -> None:
+        pass
 
     async def fill(self, free: int) -> None:
         """Claims until so many slots are filled."""

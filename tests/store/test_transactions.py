@@ -32,7 +32,7 @@ async def noted(connection: Connection) -> AsyncIterator[Jobs]:
     await connection.execute("DROP FUNCTION public.note; DROP TABLE public.setting")
 
 
-async def settings(jobs: Jobs, *names: str) -> list[str]:
+async def settings(jobs: Jobs, *names: str) -> list[str | None]:
     """What was noted of these settings."""
     found = [await jobs.value("SELECT DISTINCT value FROM public.setting WHERE name = %s", name) for name in names]
     await jobs.connection.execute("TRUNCATE public.setting")
@@ -72,6 +72,13 @@ async def test_a_transaction_ends_when_it_takes_too_long(store: Store, noted: Jo
     await claim(store)
     names = "statement_timeout", "idle_in_transaction_session_timeout"
     assert await settings(noted, *names) == ["30s", "30s"]
+
+
+async def test_a_transaction_ends_when_its_client_says_nothing_more(store: Store, noted: Jobs) -> None:
+    await noted.add()
+    await claim(store)
+    has_it = noted.connection.info.server_version >= 170_000
+    assert await settings(noted, "transaction_timeout") == ["32s" if has_it else None]
 
 
 async def test_nothing_is_compiled_just_in_time(store: Store, noted: Jobs) -> None:

@@ -129,6 +129,12 @@ async def test_what_is_asked_wrongly_is_refused_in_a_sentence(program: httpx.Asy
         assert answer.json()["error"]
 
 
+@pytest.mark.parametrize("body", [b"[" * 50_000, b'{"ids": ' + b"9" * 5_000 + b"}", b"\xff", b"[]"], ids=len)
+async def test_what_is_no_json_object_is_refused_in_a_sentence(program: httpx.AsyncClient, body: bytes) -> None:
+    answer = await program.post("/admin/api/v1/dead/redrive", content=body)
+    assert (answer.status_code, answer.json()) == (400, {"error": "the body is not a JSON object"})
+
+
 async def test_the_way_through_dead_letters_meets_each_once(program: httpx.AsyncClient, seeded: Seeded) -> None:
     found: list[int] = []
     after: str | None = ""

@@ -63,6 +63,21 @@ async def test_after_ten_wrong_tokens_no_token_of_that_address_is_looked_at_for_
     assert (await viewer.get("/admin/")).status_code == 200
 
 
+async def test_an_address_is_where_the_connection_comes_from_whatever_it_says(dashboard: Site) -> None:
+    async with dashboard.program("wrong") as stranger:
+        answers = [
+            (await stranger.get("/admin/api/v1/status", headers={"X-Forwarded-For": f"192.0.2.{number}"})).status_code
+            for number in range(GUESSES + 1)
+        ]
+    assert answers == [401] * GUESSES + [429]
+
+
+async def test_a_form_of_very_many_fields_is_refused(anybody: httpx.AsyncClient) -> None:
+    answer = await anybody.post("/admin/login", data={f"field{number}": "" for number in range(101)})
+    assert answer.status_code == 400
+    assert "more than 100 fields" in answer.text
+
+
 @pytest.mark.parametrize(
     "wanted",
     [

@@ -94,3 +94,15 @@ def test_an_hour_without_attempts_can_be_drawn() -> None:
     hour = [Minute(ago, 0, 0, None, None) for ago in range(59, -1, -1)]
     assert chart.latency(hour).p50 == []
     assert len(chart.throughput(hour).bars) == 60
+
+
+def test_a_destination_that_the_configuration_gets_later_has_no_attempts_before() -> None:
+    tally = Tally(["a"])
+    traffic = Traffic(tally)
+    traffic.turn()
+    tally.configure(["a", "b"])
+    attempt(tally, "b", 0.02, delivered=True)
+    assert [each.delivered for each in traffic.hour()[-2:]] == [0, 1]
+    traffic.turn()
+    assert [each.delivered for each in traffic.hour("b")[-3:]] == [0, 1, 0]
+    assert traffic.success_ratio("b") == 1.0

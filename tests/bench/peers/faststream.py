@@ -1,7 +1,8 @@
 """faststream-outbox: a subscriber that handles rows in place, asyncpg, terminal deletes flushed in batches."""
 
 import asyncio
-import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 
 from faststream_outbox import OutboxBroker, make_outbox_table
 from faststream_outbox.annotations import OutboxMessage
@@ -9,6 +10,7 @@ from sqlalchemy import MetaData
 from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 
 from tests.bench.peers.post import post, session, told_to_stop
+from tests.bench.peers.verbs import Put, obey
 
 METADATA = MetaData()
 TABLE = make_outbox_table(METADATA, table_name="outbox")
@@ -18,27 +20,29 @@ def engine(dsn: str, pool_size: int = 5) -> AsyncEngine:
     return create_async_engine(dsn.replace("postgresql://", "postgresql+asyncpg://"), pool_size=pool_size)
 
 
-def broker(dsn: str, slots: int = 1) -> OutboxBroker:
-    # It refuses to start without a connection for each worker, and one to fetch.
-    return OutboxBroker(engine(dsn, slots + 6), outbox_table=TABLE, logger=None)
-
-
 async def prepare(dsn: str) -> None:
     async with engine(dsn).begin() as connection:
         await connection.run_sync(METADATA.create_all)
 
 
-async def insert(dsn: str, jobs: int, payload: str) -> None:
+@asynccontextmanager
+async def producer(dsn: str) -> AsyncIterator[Put]:
     source = engine(dsn)
     outbox = OutboxBroker(source, outbox_table=TABLE)
-    for start in range(0, jobs, 1000):
-        async with source.begin() as connection:
-            bodies = [payload.encode()] * min(1000, jobs - start)
-            await outbox.publish_batch(*bodies, queue="bench", session=connection)
+
+    async def put(jobs: int, payload: str) -> None:
+        for start in range(0, jobs, 1000):
+            async with source.begin() as connection:
+                bodies = [payload.encode()] * min(1000, jobs - start)
+                await outbox.publish_batch(*bodies, queue="bench", session=connection)
+
+    yield put
+    await source.dispose()
 
 
 async def run(dsn: str, url: str, slots: int) -> None:
-    outbox = broker(dsn, slots)
+    # It refuses to start without a connection for each worker, and one to fetch.
+    outbox = OutboxBroker(engine(dsn, slots + 6), outbox_table=TABLE, logger=None)
     async with session() as http:
 
         @outbox.subscriber(
@@ -57,10 +61,4 @@ async def run(dsn: str, url: str, slots: int) -> None:
 
 
 if __name__ == "__main__":
-    verb, dsn, *rest = sys.argv[1:]
-    if verb == "prepare":
-        asyncio.run(prepare(dsn))
-    elif verb == "insert":
-        asyncio.run(insert(dsn, int(rest[0]), rest[1]))
-    else:
-        asyncio.run(run(dsn, rest[0], int(rest[1])))
+    asyncio.run(obey(prepare=prepare, producer=producer, run=run))

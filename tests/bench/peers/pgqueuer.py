@@ -1,7 +1,8 @@
 """pgqueuer: an entrypoint over asyncpg and uvloop, with batches of as many jobs as run at once."""
 
 import asyncio
-import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 
 import asyncpg
 import uvloop
@@ -9,6 +10,7 @@ from pgqueuer import AsyncpgPoolDriver, PgQueuer, Queries
 from pgqueuer.models import Job
 
 from tests.bench.peers.post import post, session, told_to_stop
+from tests.bench.peers.verbs import Put, obey
 
 
 async def prepare(dsn: str) -> None:
@@ -16,12 +18,17 @@ async def prepare(dsn: str) -> None:
         await Queries(AsyncpgPoolDriver(pool)).install()
 
 
-async def insert(dsn: str, jobs: int, payload: str) -> None:
+@asynccontextmanager
+async def producer(dsn: str) -> AsyncIterator[Put]:
     async with asyncpg.create_pool(dsn, min_size=1, max_size=1) as pool:
         queries = Queries(AsyncpgPoolDriver(pool))
-        for start in range(0, jobs, 1000):
-            count = min(1000, jobs - start)
-            await queries.enqueue(["deliver"] * count, [payload.encode()] * count, [0] * count)
+
+        async def put(jobs: int, payload: str) -> None:
+            for start in range(0, jobs, 1000):
+                count = min(1000, jobs - start)
+                await queries.enqueue(["deliver"] * count, [payload.encode()] * count, [0] * count)
+
+        yield put
 
 
 async def run(dsn: str, url: str, slots: int) -> None:
@@ -39,10 +46,4 @@ async def run(dsn: str, url: str, slots: int) -> None:
 
 
 if __name__ == "__main__":
-    verb, dsn, *rest = sys.argv[1:]
-    if verb == "prepare":
-        uvloop.run(prepare(dsn))
-    elif verb == "insert":
-        uvloop.run(insert(dsn, int(rest[0]), rest[1]))
-    else:
-        uvloop.run(run(dsn, rest[0], int(rest[1])))
+    uvloop.run(obey(prepare=prepare, producer=producer, run=run))

@@ -1,11 +1,13 @@
 """procrastinate: an async task, one worker with a concurrency, LISTEN on, jobs deleted when they succeed."""
 
 import asyncio
-import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 
 from procrastinate import App, PsycopgConnector
 
 from tests.bench.peers.post import post, session
+from tests.bench.peers.verbs import Put, obey
 
 
 def app(dsn: str, slots: int = 1) -> App:
@@ -18,12 +20,17 @@ async def prepare(dsn: str) -> None:
         await opened.schema_manager.apply_schema_async()
 
 
-async def insert(dsn: str, jobs: int, payload: str) -> None:
+@asynccontextmanager
+async def producer(dsn: str) -> AsyncIterator[Put]:
     async with app(dsn).open_async() as opened:
         deliver = opened.configure_task("deliver", queue="bench", allow_unknown=True)
-        for start in range(0, jobs, 1000):
-            numbers = range(start, min(jobs, start + 1000))
-            await deliver.batch_defer_async(*({"payload": payload} for _ in numbers))
+
+        async def put(jobs: int, payload: str) -> None:
+            for start in range(0, jobs, 1000):
+                numbers = range(start, min(jobs, start + 1000))
+                await deliver.batch_defer_async(*({"payload": payload} for _ in numbers))
+
+        yield put
 
 
 async def run(dsn: str, url: str, slots: int) -> None:
@@ -41,10 +48,4 @@ async def run(dsn: str, url: str, slots: int) -> None:
 
 
 if __name__ == "__main__":
-    verb, dsn, *rest = sys.argv[1:]
-    if verb == "prepare":
-        asyncio.run(prepare(dsn))
-    elif verb == "insert":
-        asyncio.run(insert(dsn, int(rest[0]), rest[1]))
-    else:
-        asyncio.run(run(dsn, rest[0], int(rest[1])))
+    asyncio.run(obey(prepare=prepare, producer=producer, run=run))
