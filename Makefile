@@ -3,13 +3,15 @@ SECONDS ?= 30
 WORKERS ?= 2
 JOBS ?=
 COUNT ?= 2000
+CASES ?= 6000
+MINUTES ?= 10
 ARGS ?= tests
 BIN := .venv/bin
 READY := .venv/.ready
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help venv demo stand psql test package-test image-test chart-test chart-docs retain sample tracing transport hanging rate producers catalog browser screenshots pages rollout pooled failover matrix bench backlog model histories lanes chaos lint ruff types floors migrations docs wheel requirements clean
+.PHONY: help venv demo stand psql test package-test image-test chart-test chart-docs retain sample tracing transport hanging rate producers catalog browser screenshots pages rollout pooled failover matrix bench backlog model histories lanes fuzz faults resources soak chaos lint ruff types floors migrations docs wheel requirements clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' Makefile
@@ -116,6 +118,18 @@ histories: $(READY) ## COUNT=2000 forced interleavings, with the claim stopped i
 
 lanes: $(READY) ## bursts, locked and hot lanes, and what ordering costs; QUICK=1 for the short form
 	@$(BIN)/python -m tests.bench.lanes $(if $(QUICK),--quick) $(if $(JSON),--json)
+
+fuzz: $(READY) ## CASES=6000 of hostile rows, configuration, answers, requests and arguments; SEED= JSON=1
+	@$(BIN)/python -m tests.fuzz --cases $(CASES) $(if $(SEED),--seed $(SEED)) $(if $(JSON),--json)
+
+faults: $(READY) ## the network and PostgreSQL fail under load, as root (Debian: iproute2 iptables); ONLY='silent or killed'
+	@$(BIN)/pytest tests/faults/network.py tests/faults/postgresql.py $(if $(ONLY),-k '$(ONLY)')
+
+resources: $(READY) ## descriptors, memory, clock and log that fail a replica (Debian package: faketime; root)
+	@$(BIN)/pytest -q tests/faults/resources.py
+
+soak: $(READY) ## MINUTES=10 of load with restarts: nothing lost, and everything flat; SEED= JSON=1
+	@$(BIN)/python -m tests.soak --minutes $(MINUTES) $(if $(SEED),--seed $(SEED)) $(if $(JSON),--json)
 
 chaos: SECONDS = 60
 chaos: $(READY) ## faults drawn from a SEED for SECONDS=60 against three replicas; JSON=1

@@ -14,7 +14,7 @@ WITH found AS MATERIALIZED (
        FOR UPDATE
 )
 UPDATE outbox.job j
-   SET status = 'discarded', holds_lane = false, finished_at = now()
+   SET status = 'discarded', holds_lane = false, finished_at = now(), locked_by = NULL, locked_until = NULL
   FROM found f
  WHERE j.id = f.id
 RETURNING f.status

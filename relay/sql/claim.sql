@@ -15,6 +15,10 @@
 -- order   run_at, id within a range; ranges in the order they were given. Of a destination at most `retries_free`
 --         of what is started was tried before.
 --
+-- Each UPDATE writes every column of the state, though the rows it has locked have most of them already: PostgreSQL
+-- checks constraints on what would become of the row as the snapshot had it, perhaps finished or running, before it
+-- notices that there is a newer one.
+--
 -- One row for each job started, and one, with a null id, for each range that had due rows: how many were
 -- looked at and the last of them, from which a wider window goes on.
 WITH range AS MATERIALIZED (
@@ -131,6 +135,8 @@ batch AS MATERIALIZED (
 started AS (
     UPDATE outbox.job j
        SET status = 'running',
+           holds_lane = true,
+           finished_at = NULL,
            locked_by = %(locked_by)s,
            locked_until = now() + %(lease_s)s::float8 * interval '1 s',
            claims = j.claims + 1,
@@ -147,13 +153,14 @@ started AS (
 ),
 blocked AS (
     UPDATE outbox.job j
-       SET status = 'blocked'
+       SET status = 'blocked', holds_lane = true, finished_at = NULL, locked_by = NULL, locked_until = NULL
       FROM batch b
      WHERE j.id = ANY (b.block_ids)
 ),
 unblocked AS (
     UPDATE outbox.job j
-       SET status = 'pending', run_at = now()
+       SET status = 'pending', run_at = now(),
+           holds_lane = true, finished_at = NULL, locked_by = NULL, locked_until = NULL
       FROM batch b
      WHERE j.id = ANY (b.unblock_ids)
 )

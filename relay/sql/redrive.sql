@@ -28,6 +28,9 @@ redriven AS (
            attempts = 0,
            run_at = now(),
            finished_at = NULL,
+           -- As claim.sql says: the snapshot may have had it running.
+           locked_by = NULL,
+           locked_until = NULL,
            redrive = j.redrive OR j.status = 'done' OR (j.entity_key IS NOT NULL AND NOT j.holds_lane),
            holds_lane = true
      WHERE j.id = ANY (ARRAY(SELECT f.id FROM found f))

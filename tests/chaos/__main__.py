@@ -11,32 +11,21 @@ import json
 import random
 import shutil
 import sys
-import time
 from pathlib import Path
 
-import psycopg
 from psycopg import AsyncConnection
 
 from relay.demo.nest import Nest
 from relay.demo.postgres import Postgres
 from relay.migrate import migrate
 from tests.chaos import oracle
-from tests.chaos.faults import Faults, dead, redrive
+from tests.chaos.drain import drained
+from tests.chaos.faults import Faults
 from tests.chaos.fleet import DEADLINE_S, LEASE_S, Fleet
 from tests.chaos.producers import LOCKED, LOOSE, Producer
 from tests.chaos.receiver import Receiver
 
 REPLICAS = ["replica-a", "replica-b", "replica-c"]
-_DRAIN_PATIENCE_S = 90.0
-# Work that can still move: neither final nor standing behind a dead job.
-_MOVING = b"""
-SELECT count(*)
-  FROM outbox.job j
- WHERE j.status IN ('pending', 'running', 'blocked', 'unrouted')
-   AND NOT EXISTS (SELECT FROM outbox.job d
-                    WHERE d.status = 'dead' AND d.holds_lane
-                      AND d.destination = j.destination AND d.entity_key = j.entity_key)
-"""
 
 
 async def run(nest: Nest, postgres: Postgres, seconds: int, seed: int) -> oracle.Verdict:
@@ -61,7 +50,9 @@ async def run(nest: Nest, postgres: Postgres, seconds: int, seed: int) -> oracle
         await faults.run(seconds)
         for producer in producers:
             producer.stopping = True
-    await _drain(dsn, receiver, random.Random(f"{seed}-drain"))
+    receiver.calm = True
+    # Half of the runs redrive the dead first; the others end with lanes standing.
+    await drained(dsn, redrives=random.Random(f"{seed}-drain").random() < 0.5)
     verdict = oracle.Verdict(seed, kills=faults.kills, in_flight_at_kills=faults.in_flight_at_kills)
     verdict.healed = fleet.events("lane_healed")
     if crashes := fleet.events("loop_crashed") + fleet.events("attempt_crashed"):
@@ -74,24 +65,6 @@ async def run(nest: Nest, postgres: Postgres, seconds: int, seed: int) -> oracle
     print(f"producers: {committed} transactions committed, {rolled_back} rolled back; redriven {faults.redriven}")
     print(f"replicas: lost leases {fleet.events('lease_lost')}, reclaimed {fleet.events('job_reclaimed')}")
     return verdict
-
-
-async def _drain(dsn: str, receiver: Receiver, rng: random.Random) -> None:
-    """Waits until nothing moves. Half of the runs redrive the dead first; the others end with lanes standing."""
-    receiver.calm = True
-    end_s = time.monotonic() + _DRAIN_PATIENCE_S
-    redrives = rng.random() < 0.5
-    while time.monotonic() < end_s:
-        try:
-            async with await AsyncConnection.connect(dsn, autocommit=True) as connection:
-                if (await (await connection.execute(_MOVING)).fetchone()) == (0,):
-                    if not redrives:
-                        return
-                    redrives = False
-                    await redrive(dsn, await dead(connection), force=True)
-        except psycopg.OperationalError:
-            pass
-        await asyncio.sleep(0.5)
 
 
 def main() -> None:

@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 from relay.demo.nest import Nest
@@ -16,10 +17,10 @@ LEASE_S = 6.0
 SECRET = "whsec_c2VjcmV0LWZvci1hLWxhYm9yYXRvcnktb25seSE="
 
 
-def configuration(dsn: str, port: int, name: str) -> dict[str, object]:
-    """Short times, so that much happens in a run; the replica names itself in a header."""
+def configuration(dsn: str, port: int, name: str, **groups: Mapping[str, object]) -> dict[str, object]:
+    """Short times, so that much happens in a run, where `groups` say nothing else; a header names the replica."""
     destination = {"url": f"http://127.0.0.1:{port}/", "topics": ["event"], "secrets": [{"env": "CHAOS_SECRET"}]}
-    return {
+    usual: dict[str, dict[str, object]] = {
         "database": {"dsn": dsn, "connect_timeout_s": 2},
         "replica": {
             "name": name,
@@ -41,19 +42,21 @@ def configuration(dsn: str, port: int, name: str) -> dict[str, object]:
             for policy in ("block", "skip")
         },
     }
+    return {group: {**content, **groups.get(group, {})} for group, content in usual.items()}
 
 
 class Fleet:
     """Replicas by name."""
 
-    def __init__(self, nest: Nest, dsn: str, port: int, names: list[str]) -> None:
+    def __init__(self, nest: Nest, dsn: str, port: int, names: list[str], **groups: Mapping[str, object]) -> None:
         self.names = names
         self.thawed: list[tuple[str, float]] = []
         self._nest = nest
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
-        self._environment = {**os.environ, "CHAOS_SECRET": SECRET, "PYTHONPATH": str(ROOT)}
+        inherited = {name: value for name, value in os.environ.items() if not name.startswith("RELAY_")}
+        self._environment = {**inherited, "CHAOS_SECRET": SECRET, "PYTHONPATH": str(ROOT)}
         for name in names:
-            self._file(name).write_text(json.dumps(configuration(dsn, port, name)))
+            self._file(name).write_text(json.dumps(configuration(dsn, port, name, **groups)))
 
     async def start(self, name: str) -> None:
         """Starts a replica; it is not waited for."""
@@ -63,6 +66,10 @@ class Fleet:
     def signal(self, name: str, number: signal.Signals) -> None:
         """Sends a signal to a replica."""
         self._processes[name].send_signal(number)
+
+    def pid(self, name: str) -> int:
+        """The process id of a replica."""
+        return self._processes[name].pid
 
     def alive(self, name: str) -> bool:
         """Whether the process runs."""

@@ -26,6 +26,7 @@ class Arrival:
     body: bytes
     replica: str
     redrive: bool
+    attempt: int
     began_s: float
     ended_s: float | None = None
     status: int | None = None
@@ -57,6 +58,7 @@ class Receiver:
         arrival = Arrival(
             destination=request.match_info["destination"],
             sequence=int(request.headers["Relay-Sequence"]),
+            attempt=int(request.headers["Relay-Attempt"]),
             entity_key=request.headers.get("Relay-Entity-Key"),
             key=request.headers["Idempotency-Key"],
             body=await request.read(),
@@ -64,13 +66,21 @@ class Receiver:
             redrive="Relay-Redrive" in request.headers,
             began_s=time.monotonic(),
         )
-        self.arrivals.append(arrival)
+        self.began(arrival)
         job = (arrival.destination, arrival.sequence)
         self._seen[job] += 1
         status, delay_s = self._rule(arrival, self._seen[job])
         await asyncio.sleep(delay_s)
         arrival.ended_s, arrival.status = time.monotonic(), status
+        self.ended(arrival)
         return web.Response(status=status)
+
+    def began(self, arrival: Arrival) -> None:
+        """Takes note of a request that has arrived."""
+        self.arrivals.append(arrival)
+
+    def ended(self, arrival: Arrival) -> None:
+        """Takes note of a request that is answered."""
 
     def _rule(self, arrival: Arrival, time_seen: int) -> tuple[int, float]:
         if b'"poison": true' in arrival.body and time_seen <= POISON_FAILS:

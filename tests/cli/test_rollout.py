@@ -16,6 +16,9 @@ LEFT = "SELECT destination, count(*) FROM outbox.job WHERE status <> 'done' GROU
 def configure(installation: Installation, receiver: Receiver, generation: int, *names: str) -> None:
     """Destinations that all want every event, each with a path of its own."""
     each = {name: {"url": receiver.url(f"/{name}"), "topics": ["*"]} for name in names}
+    # A file of its own: a replica that runs reads its own one again when it changes.
+    file = Path(installation.environment["RELAY_CONFIG"]).with_name(f"{'-'.join(names)}.yaml")
+    installation.environment["RELAY_CONFIG"] = str(file)
     installation.configure(each, registry={"generation": generation})
 
 

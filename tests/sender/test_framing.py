@@ -44,12 +44,22 @@ async def test_an_answer_that_says_where_it_ends_keeps_its_connection(sender: Se
     assert await connections(sender, answer) == ([(200, b"ok")] * 3, 1)
 
 
-@pytest.mark.parametrize("status", [204, 304])
-@pytest.mark.parametrize("length", [b"", b"Content-Length: 0\r\n", b"Content-Length: 5\r\n"])
+@pytest.mark.parametrize(
+    ("status", "length"),
+    [
+        (204, b""), (204, b"Content-Length: 0\r\n"),
+        (304, b""), (304, b"Content-Length: 0\r\n"), (304, b"Content-Length: 5\r\n"),
+    ],
+)  # fmt: skip
 async def test_an_answer_that_has_no_body_by_its_status_keeps_its_connection(
     sender: Sender, status: int, length: bytes
 ) -> None:
     assert await connections(sender, b"HTTP/1.1 %d X\r\n%s\r\n" % (status, length)) == ([(status, b"")] * 3, 1)
+
+
+async def test_a_204_that_announces_a_body_ends_its_connection(sender: Sender) -> None:
+    # RFC 9110, section 8.6 forbids it; a body that comes all the same would be read as the next answer.
+    assert await connections(sender, b"HTTP/1.1 204 X\r\nContent-Length: 5\r\n\r\n") == ([(204, b"")] * 3, 3)
 
 
 ENDING = {

@@ -102,7 +102,7 @@ class Installation:
         self._numbers = count(1)
 
     def configure(self, destinations: Mapping[str, Mapping[str, object]], **groups: Mapping[str, object]) -> None:
-        """Write relay.yaml: signed destinations; soon retried, slow to give up, unless `groups` say otherwise."""
+        """Write the file of RELAY_CONFIG: signed destinations; soon retried, slow to give up, unless `groups` say otherwise."""
         usual: dict[str, dict[str, object]] = {
             "database": {"dsn": self.dsn},
             "replica": {"lease_s": 90, "drain_s": 80, "termination_grace_s": 90, "poll_s": 0.5},
@@ -116,7 +116,7 @@ class Installation:
             name: {"secrets": [{"env": "SECRET"}], **settings} for name, settings in destinations.items()
         }
         # JSON is YAML too.
-        (self._folder / "relay.yaml").write_text(json.dumps(content))
+        Path(self.environment["RELAY_CONFIG"]).write_text(json.dumps(content))
 
     async def command(self, *arguments: str) -> Done:
         """Run one relay command to its end."""

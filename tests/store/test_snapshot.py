@@ -10,7 +10,7 @@ from relay.database import Database
 from relay.store import Store
 from tests.conftest import Connection
 from tests.store.gate import Gate
-from tests.store.jobs import Jobs, claim, claim_ids, retry
+from tests.store.jobs import Jobs, claim, claim_ids, dead, retry
 
 # The first thing that a claim reads is whether a destination is paused. Here it must pass the gate to learn it.
 CLOSE = """
@@ -66,3 +66,21 @@ async def test_a_job_that_ran_in_the_snapshot_and_failed_since_does_not_overtake
     assert await claiming == []
     assert await claim_ids(other) == [late]
     assert await jobs.statuses(late, higher) == ["running", "blocked"]
+
+
+async def test_a_dead_holder_that_was_redriven_since_the_snapshot_of_a_claim_is_claimed(
+    open_database: Callable[..., Awaitable[Database]], store: Store, other: Store, jobs: Jobs, gate: Gate
+) -> None:
+    """Constraints are checked on what the snapshot's version would become, so that must be possible too."""
+    head = await jobs.add("e")
+    [running] = await claim(store)
+    await store.settle([dead(running, blocks=True)])
+    await jobs.add("e")
+    # The transaction is older than the claim, so that by the claim's time the job is due again.
+    async with (await open_database("operator")).transaction() as redriving:
+        claiming = asyncio.create_task(claim_ids(other))
+        await gate.stopped("second")
+        asked = {"ids": [head], "force": False, "delivered": False, "actor": "test", "why": None}
+        assert len(await redriving.fetch("redrive", asked)) == 1
+    await gate.open()
+    assert await claiming == [head]
