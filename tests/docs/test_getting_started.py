@@ -4,6 +4,7 @@ import asyncio
 import os
 import re
 import signal
+import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -28,7 +29,14 @@ def blocks(terminal: str) -> list[str]:
 def clone(tmp_path: Path) -> Path:
     """A folder like this checkout, in which a page may leave files."""
     for entry in ROOT.iterdir():
-        (tmp_path / entry.name).symlink_to(entry)
+        if entry.name != ".venv":
+            (tmp_path / entry.name).symlink_to(entry)
+    # Ready, or make would install this folder into the environment of the tests.
+    (tmp_path / ".venv").mkdir()
+    for entry in Path(sys.prefix).iterdir():
+        if entry.name != ".ready":
+            (tmp_path / ".venv" / entry.name).symlink_to(entry)
+    (tmp_path / ".venv/.ready").touch()
     return tmp_path
 
 

@@ -1,6 +1,9 @@
 """The README's example, played: its configuration, its INSERT, its request."""
 
+import asyncio
+import os
 import re
+import sys
 from pathlib import Path
 
 from standardwebhooks import Webhook
@@ -68,3 +71,24 @@ async def test_the_insert_of_the_readme_arrives_as_the_request_of_the_readme(
     assert dict(shown)["webhook-id"] == dict(shown)["Idempotency-Key"]
     assert arrived.lower["webhook-id"] == arrived.lower["idempotency-key"] == job.idempotency_key
     Webhook(SECRET).verify(arrived.body, dict(arrived.headers))
+
+
+async def test_the_commands_of_the_readme_work_one_after_the_other(tmp_path: Path, new_database: str) -> None:
+    [console] = re.findall(r"^## Run it\n\n```console\n(.*?)^```$", text("README.md"), re.DOTALL | re.MULTILINE)
+    # `make package-test` installs the wheel; the database is this test's own, and a replica runs until it is told.
+    typed = console.replace("$ pip install outbox-relay\n", "").replace(
+        "postgresql://relay:…@db.example/app", new_database
+    )
+    script = re.sub(r"^\$ ", "", typed, flags=re.MULTILINE).replace("$ relay", "relay")
+    script = re.sub(
+        r"^relay run\b.*$", "relay run 2> log & until grep -q replica_started log; do :; done", script, flags=re.M
+    )
+    shell = await asyncio.create_subprocess_exec(
+        "bash", "-euc", f"{script}\nkill $!; wait $!", cwd=tmp_path,
+        env={"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"},
+        stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT,
+    )  # fmt: skip
+    printed, _ = await shell.communicate()
+    assert shell.returncode == 0, printed.decode()
+    assert "applied 0001_job" in printed.decode()
+    assert "billing" in printed.decode()
