@@ -200,7 +200,7 @@ async def test_a_refused_configuration_makes_its_alert_fire(
     tmp_path: Path, installation: Installation, web: Web
 ) -> None:
     first, since_s = await web.scraped(lambda s: s.value("relay_config_outdated") == 0), time.monotonic()
-    Path(installation.environment["RELAY_CONFIG"]).write_text("not: a mapping: of ours\n")
+    installation.configure({"shop": {"url": "not a URL"}})
     seen = await course(web, lambda s: s.value("relay_config_outdated") == 1, first, since_s)
     expected = {"RelayConfigurationRefused"}
     assert await firing(tmp_path, seen.series(lambda _: False), expected, among="RelayConfigurationRefused") == ""
