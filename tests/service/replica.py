@@ -102,7 +102,7 @@ class Installation:
         self._numbers = count(1)
 
     def configure(self, destinations: Mapping[str, Mapping[str, object]], **groups: Mapping[str, object]) -> None:
-        """Write the configuration: destinations signed, soon retried, slow to give up, unless `groups` say otherwise."""
+        """Write the configuration: destinations signed, soon retried, slow to give up; `groups` override that."""
         usual: dict[str, dict[str, object]] = {
             "database": {"dsn": self.dsn},
             "replica": {"lease_s": 90, "drain_s": 80, "termination_grace_s": 90, "poll_s": 0.5},
