@@ -1,8 +1,9 @@
 """`make chaos SECONDS=60 SEED=1`: producers, three replicas and a receiver, under faults drawn from a seed.
 
 The oracle is content when every committed job is final or stands visibly behind a dead one, every lane whose
-producers lock their entity was delivered in strict order, no claim overtook a job it could see, nothing had to be
-healed, and no more arrived twice than was in flight when something was killed. Exit code 1 and the reasons, if not.
+producers lock their entity was delivered in strict order, no two jobs of a lane ran at any sampled instant, no claim
+overtook a job it could see, nothing had to be healed, and no more arrived twice than was in flight when something was
+killed. Exit code 1 and the reasons, if not.
 """
 
 import argparse
@@ -24,6 +25,7 @@ from tests.chaos.faults import Faults
 from tests.chaos.fleet import DEADLINE_S, LEASE_S, Fleet
 from tests.chaos.producers import LOCKED, LOOSE, Producer
 from tests.chaos.receiver import Receiver
+from tests.chaos.sampler import Sampler
 
 REPLICAS = ["replica-a", "replica-b", "replica-c"]
 
@@ -44,16 +46,20 @@ async def run(nest: Nest, postgres: Postgres, seconds: int, seed: int) -> oracle
         await fleet.start(name)
     producers = [Producer(dsn, f"{seed}-{n}") for n in range(4)]
     faults = Faults(postgres, dsn, fleet, f"{seed}-faults", freeze_s=LEASE_S + 1.5)
+    sampler = Sampler(dsn)
     async with asyncio.TaskGroup() as group:
+        group.create_task(sampler.run())
         for producer in producers:
             group.create_task(producer.run())
         await faults.run(seconds)
+        sampler.stopping = True
         for producer in producers:
             producer.stopping = True
     receiver.calm = True
     # Half of the runs redrive the dead first; the others end with lanes standing.
     await drained(dsn, redrives=random.Random(f"{seed}-drain").random() < 0.5)
     verdict = oracle.Verdict(seed, kills=faults.kills, in_flight_at_kills=faults.in_flight_at_kills)
+    verdict.samples, verdict.doubled = sampler.samples, sampler.doubled
     verdict.healed = fleet.events("lane_healed")
     if crashes := fleet.events("loop_crashed") + fleet.events("attempt_crashed"):
         verdict.faults.append(f"{crashes} crashes in the replicas' logs")

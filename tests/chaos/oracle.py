@@ -37,6 +37,8 @@ class Verdict:
     in_flight_at_kills: int = 0
     inversions: int = 0
     overlaps: int = 0
+    samples: int = 0
+    doubled: int = 0
     overtaken_claims: int = 0
     late_sends: int = 0
     loose_late: int = 0
@@ -137,6 +139,8 @@ def _conclude(verdict: Verdict, overtaken: list[Row]) -> None:
     for job_id, destination, entity_key, lower_id, at in overtaken:
         lane = f"{destination}/{entity_key}"
         verdict.faults.append(f"the claim of {job_id} of {lane} at {at} could see {lower_id} unfinished")
+    if verdict.doubled:
+        verdict.faults.append(f"two jobs of a lane ran at once, {verdict.doubled} times in {verdict.samples} samples")
     if verdict.healed:
         verdict.faults.append(f"{verdict.healed} lanes had to be healed")
     if verdict.duplicates > verdict.in_flight_at_kills:
