@@ -78,17 +78,16 @@ class Jobs:
         by_key: bool,
         budgets: Mapping[str, int],
         content: bool,
-        response_bytes: int = _RESPONSE_BYTES,
     ) -> list[Shown]:
         """The job with this id, else those that `find` finds by this idempotency key.
 
         `by_key` does not try the id. `budgets` holds `max_attempts` of every destination that is configured here.
-        `response_bytes` is how much is shown of each answer. Raises RelayError when there is no such job.
+        Raises RelayError when there is no such job.
         """
         states: list[JobState] = []
         if sought.isascii() and sought.isdecimal() and int(sought) <= _LARGEST_ID and not by_key:
-            states = await self._states([int(sought)], response_bytes)
-        states = states or await self._states(await self.find(sought), response_bytes)
+            states = await self._states([int(sought)])
+        states = states or await self._states(await self.find(sought))
         ids = [state.id for state in states]
         contents = await self._contents(ids) if content else {}
         [replicas] = await self._database.transact(("replicas", {}))
@@ -149,14 +148,14 @@ class Jobs:
             case status:
                 return f"job {job_id} is {status} since a moment ago; try again"
 
-    async def _states(self, ids: Sequence[int], response_bytes: int) -> list[JobState]:
+    async def _states(self, ids: Sequence[int]) -> list[JobState]:
         found, attempts = await self._database.transact(
             ("show", {"ids": list(ids), "cap": _AHEAD_CAP}),
-            ("attempts", {"ids": list(ids), "response_bytes": response_bytes}),
+            ("attempts", {"ids": list(ids), "response_bytes": _RESPONSE_BYTES}),
         )
         failures: dict[int, list[Attempt]] = {}
         for job_id, *fields, response in attempts:
-            answer = readable(response, cut=len(response) == response_bytes)
+            answer = readable(response, cut=len(response) == _RESPONSE_BYTES)
             failures.setdefault(job_id, []).append(Attempt(*(*fields, *answer)))
         return [_state(row, failures.get(row[0], [])) for row in found]
 
@@ -171,11 +170,6 @@ def readable(data: bytes, *, cut: bool = False) -> tuple[str | None, str | None]
         return codecs.getincrementaldecoder("utf-8")().decode(data, final=not cut), None
     except UnicodeDecodeError:
         return None, base64.b64encode(data).decode()
-
-
-def escaped(text: str) -> str:
-    """Text of somebody else's as one line that no terminal obeys."""
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
 def _state(row: Row, failures: list[Attempt]) -> JobState:

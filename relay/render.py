@@ -11,8 +11,9 @@ import click
 from relay.admin import DestinationStatus, Operation, Status, Synced, WaitingLane
 from relay.check import Finding
 from relay.dead import BEHIND_CAP, Opened
-from relay.job import Shown, escaped
+from relay.job import Shown
 from relay.route import Routed
+from relay.rules.escape import escaped
 from relay.rules.redrive import Letter, Report
 from relay.rules.why import Attempt, JobState, duration, instant
 

@@ -13,6 +13,7 @@ from relay.demo.postgres import Postgres
 from relay.migrate import migrate
 from tests.cli.pooler import pgbouncer
 from tests.majors import binaries
+from tests.receiver import Receiver
 
 MAJOR = os.environ.get("RELAY_TEST_POSTGRES", "embedded")
 OPTIONS = {
@@ -88,6 +89,13 @@ async def connection(database: str) -> AsyncIterator[Connection]:
     """A connection to `database`, in autocommit."""
     async with await psycopg.AsyncConnection.connect(database, autocommit=True) as connection:
         yield connection
+
+
+@pytest.fixture
+async def receiver() -> AsyncIterator[Receiver]:
+    """A receiver that accepts everything until told otherwise."""
+    async with Receiver() as receiver:
+        yield receiver
 
 
 @pytest.fixture(scope="session")

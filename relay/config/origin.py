@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from relay.errors import ConfigError
+from relay.rules.escape import escaped
 
 KeyPath = tuple[str | int, ...]
 
@@ -46,7 +47,7 @@ class Origin:
         text = complaint.text.replace("{other}", dotted(self.written(complaint.other)))
         line = f"{self._place(path)}: {dotted(path)}: {text}" if path else f"{self._place(path)}: {text}"
         # A key may hold anything: a line break, or what a terminal obeys.
-        return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in line)
+        return escaped(line)
 
     def written(self, path: KeyPath) -> KeyPath:
         """Where a key stands: one that a destination inherits in `defaults`, for all of them."""

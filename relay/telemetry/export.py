@@ -6,26 +6,14 @@ from collections.abc import Sequence
 from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
 
-from relay.errors import ConfigError
 from relay.telemetry.log import event, without_credentials
+from relay.telemetry.protocol import exporters
 
 
 def exporter_of(protocol: str) -> SpanExporter:
     """The exporter for a value of OTEL_EXPORTER_OTLP_PROTOCOL; raises ConfigError where there is none."""
-    match protocol:
-        case "http/protobuf":
-            from opentelemetry.exporter.otlp.proto.http import trace_exporter as http  # noqa: PLC0415
-
-            return _Exporter(http.OTLPSpanExporter(), http.__name__)
-        case "grpc":
-            try:
-                from opentelemetry.exporter.otlp.proto.grpc import exporter as base  # noqa: PLC0415
-                from opentelemetry.exporter.otlp.proto.grpc import trace_exporter as grpc  # noqa: PLC0415
-            except ImportError as error:
-                sentence = "OTEL_EXPORTER_OTLP_PROTOCOL=grpc needs its extra: pip install 'outbox-relay[grpc]'"
-                raise ConfigError(f"{sentence} ({error})") from error
-            return _Exporter(grpc.OTLPSpanExporter(), base.__name__)
-    raise ConfigError(f"OTEL_EXPORTER_OTLP_PROTOCOL is {protocol!r}; the relay has http/protobuf and grpc")
+    module, log = exporters(protocol, "trace_exporter")
+    return _Exporter(module.OTLPSpanExporter(), log)
 
 
 class _Exporter(SpanExporter):

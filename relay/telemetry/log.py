@@ -9,6 +9,8 @@ import traceback
 from collections.abc import Iterator
 from typing import Literal
 
+from relay.rules.escape import escaped
+
 LogFormat = Literal["auto", "json", "text"]
 
 _LOG = logging.getLogger("relay")
@@ -92,5 +94,5 @@ class _Text(logging.Formatter):
 
 def _one_line(value: object) -> str:
     """A value that no terminal obeys, in quotes where it is more than a word."""
-    text = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in str(value))
+    text = escaped(str(value))
     return json.dumps(text, ensure_ascii=False) if " " in text else text

@@ -5,26 +5,14 @@ from typing import Any
 
 from opentelemetry.sdk.metrics.export import MetricExporter, MetricExportResult, MetricsData
 
-from relay.errors import ConfigError
 from relay.telemetry.log import event, without_credentials
+from relay.telemetry.protocol import exporters
 
 
 def metric_exporter_of(protocol: str) -> MetricExporter:
     """The exporter for a value of OTEL_EXPORTER_OTLP_PROTOCOL; raises ConfigError where there is none."""
-    match protocol:
-        case "http/protobuf":
-            from opentelemetry.exporter.otlp.proto.http import metric_exporter as http  # noqa: PLC0415
-
-            return _Exporter(http.OTLPMetricExporter(), http.__name__)
-        case "grpc":
-            try:
-                from opentelemetry.exporter.otlp.proto.grpc import exporter as base  # noqa: PLC0415
-                from opentelemetry.exporter.otlp.proto.grpc import metric_exporter as grpc  # noqa: PLC0415
-            except ImportError as error:
-                sentence = "OTEL_EXPORTER_OTLP_PROTOCOL=grpc needs its extra: pip install 'outbox-relay[grpc]'"
-                raise ConfigError(f"{sentence} ({error})") from error
-            return _Exporter(grpc.OTLPMetricExporter(), base.__name__)
-    raise ConfigError(f"OTEL_EXPORTER_OTLP_PROTOCOL is {protocol!r}; the relay has http/protobuf and grpc")
+    module, log = exporters(protocol, "metric_exporter")
+    return _Exporter(module.OTLPMetricExporter(), log)
 
 
 class _Exporter(MetricExporter):

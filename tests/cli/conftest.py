@@ -15,7 +15,6 @@ from psycopg import sql
 from psycopg.rows import TupleRow
 
 from relay.demo.nest import Nest
-from tests.receiver import Receiver
 from tests.service.replica import Installation
 
 Connection = psycopg.AsyncConnection[TupleRow]
@@ -173,13 +172,6 @@ async def replica(database: str) -> AsyncIterator[str]:
     """The name of a replica that is connected, as far as the database can tell."""
     async with await psycopg.AsyncConnection.connect(database, application_name="relay r1-0badcafe"):
         yield "r1-0badcafe"
-
-
-@pytest.fixture
-async def receiver() -> AsyncIterator[Receiver]:
-    """Accepts everything until told otherwise."""
-    async with Receiver() as receiver:
-        yield receiver
 
 
 @pytest.fixture

@@ -7,7 +7,6 @@ import pytest
 
 from relay.demo.nest import Nest
 from tests.metrics.scrape import Web, free_port
-from tests.receiver import Receiver
 from tests.service.replica import Installation
 
 
@@ -15,17 +14,8 @@ from tests.service.replica import Installation
 async def installation(nest: Nest, tmp_path: Path, database: str) -> AsyncIterator[Installation]:
     """Processes on the shared, emptied database, whose environment says nothing of OpenTelemetry."""
     installation = Installation(nest, tmp_path, database)
-    for name in [name for name in installation.environment if name.startswith("OTEL_")]:
-        del installation.environment[name]
     yield installation
     await installation.close()
-
-
-@pytest.fixture
-async def receiver() -> AsyncIterator[Receiver]:
-    """A receiver that accepts everything until told otherwise."""
-    async with Receiver() as receiver:
-        yield receiver
 
 
 @pytest.fixture

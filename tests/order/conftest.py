@@ -5,11 +5,11 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from tests.service.conftest import installation, receiver
+from tests.service.conftest import installation
 from tests.service.replica import Installation
 from tests.store.conftest import jobs, open_database, other, replica, store
 
-__all__ = ["installation", "jobs", "open_database", "other", "receiver", "replica", "store"]
+__all__ = ["installation", "jobs", "open_database", "other", "replica", "store"]
 
 
 @pytest.fixture(scope="session")

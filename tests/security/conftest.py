@@ -11,7 +11,6 @@ import pytest
 from relay.demo.nest import Nest
 from tests.conftest import Connection
 from tests.fuzz.rows import Request, Sink, sequence
-from tests.receiver import Receiver
 from tests.service.replica import Installation
 
 LOGIN = "security_producer"
@@ -57,17 +56,8 @@ async def producer(database: str, _login: None) -> AsyncIterator[Connection]:
 
 
 @pytest.fixture
-async def receiver() -> AsyncIterator[Receiver]:
-    """A receiver that accepts everything until told otherwise."""
-    async with Receiver() as receiver:
-        yield receiver
-
-
-@pytest.fixture
 async def installation(nest: Nest, tmp_path: Path, database: str) -> AsyncIterator[Installation]:
     """Processes on the shared, emptied database; whatever a test does, none of them may have logged a bug."""
     installation = Installation(nest, tmp_path, database)
-    for name in [name for name in installation.environment if name.startswith("OTEL_")]:
-        del installation.environment[name]
     yield installation
     await installation.close()

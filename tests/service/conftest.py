@@ -7,7 +7,6 @@ import pytest
 
 from relay.demo.nest import Nest
 from tests.conftest import POOLER
-from tests.receiver import Receiver
 from tests.service.replica import Installation
 
 
@@ -21,10 +20,3 @@ async def installation(nest: Nest, tmp_path: Path, database: str, pooled: str) -
         installation.environment["RELAY_DATABASE_LISTEN_DSN"] = database
     yield installation
     await installation.close()
-
-
-@pytest.fixture
-async def receiver() -> AsyncIterator[Receiver]:
-    """A receiver that accepts everything until told otherwise."""
-    async with Receiver() as receiver:
-        yield receiver

@@ -85,13 +85,13 @@ class Done:
 
 
 class Installation:
-    """One configuration file with its environment, and the processes started with it."""
+    """One configuration file, an environment that says nothing else, and the processes started with them."""
 
     def __init__(self, nest: Nest, folder: Path, dsn: str) -> None:
         self.dsn = dsn
         self.replicas: list[Replica] = []
         self.environment = {
-            **{name: value for name, value in os.environ.items() if not name.startswith("RELAY_")},
+            **{name: value for name, value in os.environ.items() if not name.startswith(("RELAY_", "OTEL_"))},
             "PYTHONPATH": str(Path(relay.__file__).parents[1]),
             "RELAY_CONFIG": str(folder / "relay.yaml"),
             "SECRET": SECRET,

@@ -6,7 +6,6 @@ from pathlib import Path
 import pytest
 
 from relay.demo.nest import Nest
-from tests.receiver import Receiver
 from tests.service.replica import Installation
 from tests.traces.collector import Collector
 
@@ -19,18 +18,9 @@ async def collector() -> AsyncIterator[Collector]:
 
 
 @pytest.fixture
-async def receiver() -> AsyncIterator[Receiver]:
-    """A receiver that accepts everything until told otherwise."""
-    async with Receiver() as receiver:
-        yield receiver
-
-
-@pytest.fixture
 async def untraced(nest: Nest, tmp_path: Path, database: str) -> AsyncIterator[Installation]:
     """Processes whose environment says nothing of OpenTelemetry."""
     installation = Installation(nest, tmp_path, database)
-    for name in [name for name in installation.environment if name.startswith("OTEL_")]:
-        del installation.environment[name]
     yield installation
     await installation.close()
 

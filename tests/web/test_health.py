@@ -142,13 +142,6 @@ def web(installation: Installation) -> Web:
     return Web(int(installation.environment["RELAY_WEB_PORT"]))
 
 
-@pytest.fixture
-async def receiver() -> AsyncIterator[Receiver]:
-    """A receiver that accepts everything until told otherwise."""
-    async with Receiver() as receiver:
-        yield receiver
-
-
 async def test_a_receiver_that_is_down_leaves_the_replica_ready(
     installation: Installation, web: Web, receiver: Receiver, connection: Connection
 ) -> None:

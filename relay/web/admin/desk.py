@@ -22,7 +22,6 @@ MOST_AT_ONCE = 1_000
 REACH = 2_000
 # How many operations are shown.
 OPERATIONS = 100
-_RESPONSE_BYTES = 4_096
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,9 +112,7 @@ class Desk:
         found = await letters.find(_these([job_id]))
         if not found:
             raise HTTPException(404, f"there is no job {job_id}; finished jobs are deleted after their time")
-        [shown] = await self._jobs("nobody").show(
-            str(job_id), by_key=False, budgets=self._budgets, content=True, response_bytes=_RESPONSE_BYTES
-        )
+        [shown] = await self._jobs("nobody").show(str(job_id), by_key=False, budgets=self._budgets, content=True)
         history = await Admin(self._database).operations(destination=None, job_id=job_id, most=OPERATIONS)
         return Opened(shown, found[0].behind, history)
 
