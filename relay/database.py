@@ -7,7 +7,7 @@ from importlib.resources import files
 from typing import Any, Self
 
 import psycopg
-from psycopg import AsyncConnection, IsolationLevel, errors
+from psycopg import AsyncConnection, AsyncTransaction, IsolationLevel, errors
 from psycopg.types.numeric import Int8Dumper
 from psycopg_pool import AsyncConnectionPool, PoolTimeout
 
@@ -26,7 +26,6 @@ UNAVAILABLE = (psycopg.OperationalError, psycopg.InterfaceError, *_STANDBY, Pool
 _LOCK_TIMEOUT_MS = 2_000
 # How much later than the database's own limit on a statement ours on a transaction is.
 _ANSWER_S = 2.0
-_HAS_TRANSACTION_TIMEOUT = 170_000
 
 
 class Database:
@@ -92,11 +91,18 @@ class Database:
         Without `durable` the commit does not wait for the disk: a crash of the database may forget it.
         """
         async with self._connection() as connection:
-            async with connection.pipeline(), connection.transaction():
-                await self._begin(connection, lock_timeout_ms, durable=durable)
-                cursors = [
-                    await connection.execute(SQL[name], parameters, binary=True) for name, parameters in statements
-                ]
+            try:
+                # connection.transaction() would nest pipelines, and wait for an answer after each of them.
+                async with connection.pipeline(), AsyncTransaction(connection):
+                    await self._begin(connection, lock_timeout_ms, durable=durable)
+                    cursors = [
+                        await connection.execute(SQL[name], parameters, binary=True) for name, parameters in statements
+                    ]
+            except psycopg.Error:
+                # The server passed over the end of the transaction too.
+                if not connection.closed:
+                    await connection.rollback()
+                raise
             return [await cursor.fetchall() if cursor.description else [] for cursor in cursors]
 
     @contextlib.asynccontextmanager
@@ -126,12 +132,10 @@ class Database:
         settings: Parameters = {
             "lock_timeout": f"{lock_timeout_ms}ms",
             "statement_timeout": f"{self._statement_timeout_ms}ms",
+            "transaction_timeout": f"{round(self._answer_s * 1000)}ms",
             "synchronous_commit": "on" if durable else "off",
         }
         await connection.execute(SQL["transaction"], settings)
-        if connection.info.server_version >= _HAS_TRANSACTION_TIMEOUT:
-            limit: Parameters = {"transaction_timeout": f"{round(self._answer_s * 1000)}ms"}
-            await connection.execute(SQL["transaction_timeout"], limit)
 
 
 class Transaction:

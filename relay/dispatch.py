@@ -1,102 +1,21 @@
 """Owns the slots of each destination: starts claimed jobs when its gate lets them, and says how many more it wants."""
 
 import asyncio
-import math
 import random
 import time
-from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 
+from relay.line import Line
 from relay.model import Destination, Ended, Job, Room, Settlement
-from relay.rules.gate import Gate
 from relay.telemetry.instruments import Slots
 
 # A send starts only while the lease outlasts the deadline by this much: time to write the outcome.
 LEASE_MARGIN_S = 5.0
 # A lane goes on at once this often; then it stands in line behind the other jobs of its destination.
 CHAIN_LIMIT = 8
-# What the slots finish in this time is claimed ahead, so that none is empty while a claim is under way.
-_AHEAD_S = 0.05
 
 Deliver = Callable[[Job, Destination], Awaitable[Ended]]
-
-
-class _Line:
-    """One destination: its gate, what is claimed and waits for a slot, and how fast slots become free."""
-
-    def __init__(self, destination: Destination) -> None:
-        self.destination = destination
-        self.gate = Gate(destination.max_in_flight, destination.rate_per_s, destination.retry.retry_after_cap_s)
-        self.waiting: deque[Job] = deque()
-        self.waiting_retries = 0
-        self.more = self.more_retries = False
-        self.bytes_held = 0
-        self.timer: asyncio.TimerHandle | None = None
-        self._finished = 0
-        self._counted_s = time.monotonic()
-        self._pace_per_s = 0.0
-
-    def configure(self, destination: Destination) -> None:
-        """Goes on with another value of the same destination; its gate stays in its state."""
-        self.destination = destination
-        self.gate.configure(
-            destination.max_in_flight, destination.rate_per_s, destination.retry.retry_after_cap_s, time.monotonic()
-        )
-
-    def rest(self) -> None:
-        """Waits for nothing any more."""
-        if self.timer is not None:
-            self.timer.cancel()
-            self.timer = None
-
-    def next(self, now_s: float) -> Job | None:
-        """Takes the first job that waits and has a slot: retries let others pass while they hold all they may."""
-        if not self.waiting or self.gate.free(now_s) <= 0:
-            return None
-        if not self.waiting[0].is_retry or self.gate.free_for_retries(now_s) > 0:
-            return self.first()
-        for place, job in enumerate(self.waiting):
-            if not job.is_retry:
-                del self.waiting[place]
-                return job
-        return None
-
-    def put(self, job: Job) -> None:
-        """Lets a job wait behind the others."""
-        self.waiting.append(job)
-        self.waiting_retries += job.is_retry
-
-    def first(self) -> Job:
-        """Takes the job that has waited longest."""
-        job = self.waiting.popleft()
-        self.waiting_retries -= job.is_retry
-        return job
-
-    def queued(self, now_s: float) -> int:
-        """How many jobs wait for a slot that they may have: retries beyond theirs keep no others from one."""
-        if not self.waiting_retries:
-            return len(self.waiting)
-        return len(self.waiting) - max(0, self.waiting_retries - self.gate.free_for_retries(now_s))
-
-    def is_low(self, now_s: float) -> bool:
-        """Whether more is to be claimed: more is due, and half of what was claimed ahead has been started."""
-        if not (self.more or self.more_retries):
-            return False
-        enough = self.ahead(now_s) // 2
-        return (self.more and self.queued(now_s) <= enough) or (self.more_retries and len(self.waiting) <= enough)
-
-    def finished(self) -> None:
-        self._finished += 1
-
-    def ahead(self, now_s: float) -> int:
-        """How many jobs to have claimed beyond the free slots."""
-        if self.destination.rate_per_s is not None or self.gate.state(now_s) != "closed":
-            return 0
-        if now_s - self._counted_s > _AHEAD_S:
-            self._pace_per_s = (self._pace_per_s + self._finished / (now_s - self._counted_s)) / 2
-            self._finished, self._counted_s = 0, now_s
-        return min(self.destination.max_in_flight, math.ceil(self._pace_per_s * _AHEAD_S))
 
 
 class Dispatcher:
@@ -117,9 +36,9 @@ class Dispatcher:
         ring: Callable[[str], None],
         rng: random.Random,
     ) -> None:
-        self._lines = {d.name: _Line(d) for d in destinations}
+        self._lines = {d.name: Line(d) for d in destinations}
         # Of destinations that were removed: what is in flight there counts when one comes back.
-        self._former: dict[str, _Line] = {}
+        self._former: dict[str, Line] = {}
         self._deliver = deliver
         self._settle = settle
         self._remaining_s = remaining_s
@@ -132,9 +51,9 @@ class Dispatcher:
     def configure(self, destinations: Sequence[Destination]) -> None:
         """Serves these from now on: what waits for a removed one is given back, what is in flight ends as it began."""
         known = {**self._former, **self._lines}
-        lines: dict[str, _Line] = {}
+        lines: dict[str, Line] = {}
         for destination in destinations:
-            lines[destination.name] = line = known.pop(destination.name, None) or _Line(destination)
+            lines[destination.name] = line = known.pop(destination.name, None) or Line(destination)
             if line.destination != destination:
                 line.configure(destination)
         # Another thread may be reading the old one.
@@ -219,7 +138,7 @@ class Dispatcher:
         for task in self._tasks:
             task.cancel()
 
-    def _start(self, line: _Line) -> None:
+    def _start(self, line: Line) -> None:
         now_s = time.monotonic()
         while not self._stopping and (job := line.next(now_s)) is not None:
             if self._remaining_s(job) < line.destination.deadline_s + LEASE_MARGIN_S:
@@ -234,7 +153,7 @@ class Dispatcher:
             self._release_waiting(line)
         self._watch(line, now_s)
 
-    async def _attempt(self, line: _Line, job: Job) -> None:
+    async def _attempt(self, line: Line, job: Job) -> None:
         try:
             ended = await self._deliver(job, line.destination)
         except asyncio.CancelledError:
@@ -251,20 +170,20 @@ class Dispatcher:
         if line.is_low(now_s):
             self._ring(line.destination.name)
 
-    def _may_chain(self, line: _Line, settlement: Settlement, now_s: float) -> bool:
+    def _may_chain(self, line: Line, settlement: Settlement, now_s: float) -> bool:
         ended = settlement.status != "pending" and not settlement.holds_lane
         room = line.gate.free(now_s) > line.queued(now_s) and self._lines.get(line.destination.name) is line
         return ended and room and settlement.job.chained < CHAIN_LIMIT and not self._stopping
 
-    def _release_waiting(self, line: _Line) -> None:
+    def _release_waiting(self, line: Line) -> None:
         while line.waiting:
             self._give_back(line, line.first())
 
-    def _give_back(self, line: _Line, job: Job) -> None:
+    def _give_back(self, line: Line, job: Job) -> None:
         line.bytes_held -= len(job.body)
         self._settle(Settlement(job, "pending", charged=False))
 
-    def _watch(self, line: _Line, now_s: float) -> None:
+    def _watch(self, line: Line, now_s: float) -> None:
         """Comes back when time alone opens the gate: a token, the end of a hold, a probe."""
         if line.timer is not None or self._stopping:
             return
@@ -273,7 +192,7 @@ class Dispatcher:
             return
         line.timer = asyncio.get_running_loop().call_later(change_s, self._gate_changed, line)
 
-    def _gate_changed(self, line: _Line) -> None:
+    def _gate_changed(self, line: Line) -> None:
         line.timer = None
         self._start(line)
         self._ring(line.destination.name)

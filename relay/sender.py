@@ -10,13 +10,13 @@ from typing import Self
 
 import httpx
 
-from relay.connection import reason
-from relay.dial import Dialler
 from relay.errors import ConfigError
+from relay.http.connection import reason
+from relay.http.dial import Dialler
+from relay.http.resolver import Resolver
+from relay.http.transport import Transport
+from relay.http.tunnel import credentials
 from relay.model import Destination, ErrorClass, Fault, Result, Tls
-from relay.resolver import Resolver
-from relay.transport import Transport
-from relay.tunnel import credentials
 
 Route = tuple[str, Tls, str | None, str | tuple[str, ...]]
 

@@ -56,7 +56,7 @@ class Store:
         raise AssertionError("the last try returns or raises")
 
     async def settle(self, settlements: Sequence[Settlement], *, patient: bool = True) -> Settled:
-        """Writes outcomes and goes on with their lanes, in one transaction and one round trip.
+        """Writes outcomes and goes on with the lanes they have, in one transaction and one round trip.
 
         What was no longer ours changes nothing and is missing from the ids that come back. Raises one of
         CONFLICTS when somebody holds one of the rows, longer than a claim does or, unless `patient`, longer than
@@ -65,20 +65,21 @@ class Store:
         batch = sorted(settlements, key=lambda s: s.job.id)
         written = rows.outcome_parameters(batch, keep_done=self.keep_done)
         outcomes = {**written, **rows.failure_parameters(batch), **self._token}
-        next_up = {**rows.lane_parameters(rows.lanes_of(batch)), **self._lease}
+        touched = rows.lanes_of(batch)
+        next_up = [("settle_lanes", {**rows.lane_parameters(touched), **self._lease})] if touched else []
         gone = {s.job.destination: s.failure.detail for s in batch if s.pauses and s.failure}
         pauses = [
             ("pause", {"name": name, "why": why, "actor": self._token["locked_by"]})
             for name, why in sorted(gone.items())
         ]
         sent_s = time.monotonic()
-        ours, next_jobs, *_ = await self._database.transact(
+        ours, *found = await self._database.transact(
             ("settle", outcomes),
-            ("settle_lanes", next_up),
+            *next_up,
             *pauses,
             lock_timeout_ms=_SETTLE_LOCK_TIMEOUT_MS if patient else _MOMENT_MS,
         )
-        return rows.settled(ours, next_jobs, batch, sent_s)
+        return rows.settled(ours, found[0] if touched else [], batch, sent_s)
 
     async def renew(self, ids: Sequence[int], claims: Sequence[int]) -> tuple[set[int], set[int]]:
         """Extends leases: the ids extended, and the ids lost. The rest was locked, and may be tried again."""

@@ -4,12 +4,13 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
+from relay.config.keys import Defaults, DestinationSettings
 from relay.config.origin import Complaint, KeyPath
 from relay.config.values import REFERENCE, Secret, is_loopback
 from relay.rules.egress import is_address, refusal
 
 if TYPE_CHECKING:
-    from relay.config.tree import Defaults, DestinationSettings, Settings
+    from relay.config.tree import Settings
 
 _CREDENTIALS = {"authorization", "cookie"}
 # A lease must outlast the longest attempt and its bookkeeping; a drain must fit one attempt and its settle.
@@ -37,13 +38,13 @@ def contradictions(settings: "Settings") -> Iterator[Complaint]:
         yield from _of_destination(destination, ("destinations", name))
 
 
-def _webhooks(settings: "Settings") -> Iterator[tuple[KeyPath, "Defaults"]]:
+def _webhooks(settings: "Settings") -> Iterator[tuple[KeyPath, Defaults]]:
     yield ("defaults",), settings.defaults
     for name, destination in settings.destinations.items():
         yield ("destinations", name), destination
 
 
-def _of_any(each: "Defaults", path: KeyPath) -> Iterator[Complaint]:
+def _of_any(each: Defaults, path: KeyPath) -> Iterator[Complaint]:
     """Yield what is wrong between the keys at `path`."""
     if each.retry.cap_s < each.retry.base_s:
         text = f"{each.retry.cap_s:g} s is less than {{other}}, {each.retry.base_s:g} s"
@@ -56,7 +57,7 @@ def _of_any(each: "Defaults", path: KeyPath) -> Iterator[Complaint]:
             yield Complaint((*path, "headers", name), f"is a credential; give it by reference: {REFERENCE}")
 
 
-def _of_destination(each: "DestinationSettings", path: KeyPath) -> Iterator[Complaint]:
+def _of_destination(each: DestinationSettings, path: KeyPath) -> Iterator[Complaint]:
     """Yield what is wrong between the keys of the destination at `path`."""
     parts = urlsplit(each.url)
     if parts.scheme == "http" and not each.insecure_http and not is_loopback(parts.hostname or ""):

@@ -1,17 +1,14 @@
 """A destination's settings become the plain value that the stages use."""
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 from relay import model
 from relay.config.content import content
+from relay.config.keys import DestinationSettings
 from relay.config.origin import Complaint, KeyPath
 from relay.config.values import Secret, proxy_url, unreadable
 from relay.rules.request import header_fault
 from relay.rules.signing import secret_bytes
-
-if TYPE_CHECKING:
-    from relay.config.tree import DestinationSettings
 
 _PLAIN = (
     *(
@@ -27,7 +24,7 @@ _PLAIN = (
 )
 
 
-def resolved(name: str, each: "DestinationSettings", complaints: list[Complaint]) -> model.Destination:
+def resolved(name: str, each: DestinationSettings, complaints: list[Complaint]) -> model.Destination:
     """Return the plain value; what is wrong with secrets, headers or files is added to `complaints`."""
     path: KeyPath = ("destinations", name)
     files = [(key, file) for key, file in each.tls if key.endswith("_file") and file]
@@ -46,7 +43,7 @@ def resolved(name: str, each: "DestinationSettings", complaints: list[Complaint]
     )
 
 
-def _secrets(each: "DestinationSettings", path: KeyPath, complaints: list[Complaint]) -> Iterator[bytes]:
+def _secrets(each: DestinationSettings, path: KeyPath, complaints: list[Complaint]) -> Iterator[bytes]:
     for index, secret in enumerate(each.secrets):
         try:
             yield secret_bytes(secret.text())
@@ -55,7 +52,7 @@ def _secrets(each: "DestinationSettings", path: KeyPath, complaints: list[Compla
             complaints.append(Complaint((*path, index), text))
 
 
-def _headers(each: "DestinationSettings", path: KeyPath, complaints: list[Complaint]) -> Iterator[tuple[str, str]]:
+def _headers(each: DestinationSettings, path: KeyPath, complaints: list[Complaint]) -> Iterator[tuple[str, str]]:
     names: dict[str, str] = {}
     for name, value in each.headers.items():
         try:
@@ -70,7 +67,7 @@ def _headers(each: "DestinationSettings", path: KeyPath, complaints: list[Compla
         yield name, text
 
 
-def _proxy(each: "DestinationSettings", path: KeyPath, complaints: list[Complaint]) -> str | None:
+def _proxy(each: DestinationSettings, path: KeyPath, complaints: list[Complaint]) -> str | None:
     if not isinstance(each.proxy, Secret):
         return each.proxy
     try:

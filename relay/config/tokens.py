@@ -1,18 +1,14 @@
 """The tokens of the dashboard and the API: read, long enough, and not the same."""
 
-from typing import TYPE_CHECKING
-
+from relay.config.keys import Web
 from relay.config.origin import Complaint
 from relay.config.values import Secret
 from relay.model import Role
 
-if TYPE_CHECKING:
-    from relay.config.tree import Web
-
 _SHORTEST = 20
 
 
-def resolved(web: "Web", complaints: list[Complaint]) -> dict[Role, str]:
+def resolved(web: Web, complaints: list[Complaint]) -> dict[Role, str]:
     """Return the tokens by role, those that are set; what is wrong with them is added to `complaints`."""
     stated: dict[Role, Secret | None] = {"admin": web.admin_token, "viewer": web.viewer_token}
     tokens: dict[Role, str] = {}

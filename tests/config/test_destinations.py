@@ -9,8 +9,8 @@ from pydantic import ValidationError
 from relay import model
 from relay.config import Settings, warnings
 from relay.config.content import content
+from relay.config.keys import Defaults, DestinationSettings
 from relay.config.origin import OWN_KEYS
-from relay.config.tree import Defaults, DestinationSettings
 
 Load = Callable[..., Settings]
 Refused = Callable[..., list[str]]

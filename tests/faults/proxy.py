@@ -1,4 +1,5 @@
-"""A road on which connections go silent: both ends stay connected, and no byte comes through any more."""
+"""A road on which round trips are counted, and connections go silent: both ends stay connected, and no byte comes
+through any more."""
 
 import asyncio
 import contextlib
@@ -16,6 +17,9 @@ class Proxy:
     def __init__(self, port: int) -> None:
         self.port = 0
         self.silenced = 0
+        #: How often something was sent there after something had come back, on all connections together.
+        self.round_trips = 0
+        self._answered = True
         self._to = port
         self._server: asyncio.Server | None = None
         self._carrying: set[asyncio.Task[None]] = set()
@@ -35,10 +39,19 @@ class Proxy:
     async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         far_reader, far_writer = await asyncio.open_connection("127.0.0.1", self._to)
         self._ends += [writer, far_writer]
-        for source, sink in ((reader, far_writer), (far_reader, writer)):
-            task = asyncio.create_task(_carry(source, sink))
+        for source, sink, there in ((reader, far_writer, True), (far_reader, writer, False)):
+            task = asyncio.create_task(self._carry(source, sink, there=there))
             self._carrying.add(task)
             task.add_done_callback(self._carrying.discard)
+
+    async def _carry(self, source: asyncio.StreamReader, sink: asyncio.StreamWriter, *, there: bool) -> None:
+        with contextlib.suppress(ConnectionError):
+            while data := await source.read(1 << 16):
+                self.round_trips += there and self._answered
+                self._answered = not there
+                sink.write(data)
+                await sink.drain()
+        sink.close()
 
     async def __aenter__(self) -> Self:
         self._server = await asyncio.start_server(self._connected, "127.0.0.1", 0)
@@ -52,11 +65,3 @@ class Proxy:
         self.cut()
         if self._server is not None:
             self._server.close()
-
-
-async def _carry(source: asyncio.StreamReader, sink: asyncio.StreamWriter) -> None:
-    with contextlib.suppress(ConnectionError):
-        while data := await source.read(1 << 16):
-            sink.write(data)
-            await sink.drain()
-    sink.close()

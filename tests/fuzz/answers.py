@@ -7,8 +7,8 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
+from relay.http.reader import BODY_BYTES, HEAD_BYTES, MalformedError, Reader
 from relay.model import Answer, Destination, ErrorClass, Fault, Job, Result
-from relay.reader import BODY_BYTES, HEAD_BYTES, MalformedError, Reader
 from relay.rules.decide import decide
 from tests.fuzz.case import came_to
 

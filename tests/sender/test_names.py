@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from relay import dial
+from relay.http import dial
 from relay.model import Answer, ErrorClass, Fault, Result
 from relay.sender import Sender
 from tests.sender.receiver import HEADERS, Receiver, keep_answering, receiving

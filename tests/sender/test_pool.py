@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from relay import transport
+from relay.http import transport
 from relay.model import Answer, Result
 from relay.sender import Sender
 from tests.sender.receiver import HEADERS, OK, Connection, Receiver, keep_answering, receiving

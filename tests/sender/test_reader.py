@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from relay.http.reader import BODY_BYTES, HEAD_BYTES, READ_BYTES, MalformedError, Reader
 from relay.model import Answer
-from relay.reader import BODY_BYTES, HEAD_BYTES, READ_BYTES, MalformedError, Reader
 
 ANSWERS = [
     b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok",

@@ -115,8 +115,11 @@ class Installation:
         content["destinations"] = {
             name: {"secrets": [{"env": "SECRET"}], **settings} for name, settings in destinations.items()
         }
-        # JSON is YAML too.
-        Path(self.environment["RELAY_CONFIG"]).write_text(json.dumps(content))
+        # JSON is YAML too. In one step, or a running replica could read the half of it.
+        file = Path(self.environment["RELAY_CONFIG"])
+        unfinished = file.with_suffix(".new")
+        unfinished.write_text(json.dumps(content))
+        unfinished.replace(file)
 
     async def command(self, *arguments: str) -> Done:
         """Run one relay command to its end."""

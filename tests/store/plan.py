@@ -27,7 +27,12 @@ UPDATE pg_catalog.pg_class c
 """
 
 
-_SETTINGS = {"lock_timeout": "2s", "statement_timeout": "30s", "synchronous_commit": "off"}
+_SETTINGS = {
+    "lock_timeout": "2s",
+    "statement_timeout": "30s",
+    "transaction_timeout": "32s",
+    "synchronous_commit": "off",
+}
 
 
 def numbered(name: str) -> tuple[str, list[str]]:

@@ -6,8 +6,8 @@ import socket
 import ssl
 import struct
 
+from relay.http.reader import MalformedError, Reader
 from relay.model import ErrorClass, Fault, Result
-from relay.reader import MalformedError, Reader
 
 # What is given to the event loop at once. The rest of a long body waits here, uncopied, until it is wanted.
 PIECE_BYTES = 65_536
@@ -16,7 +16,7 @@ _RESET = struct.pack("ii", 1, 0)
 
 
 class Connection(asyncio.Protocol):
-    """An asyncio protocol, connected by `relay.dial`, for one `post` at a time.
+    """An asyncio protocol, connected by `relay.http.dial`, for one `post` at a time.
 
     Whatever ends a `post` early ends the connection, at once: a polite close would wait for a receiver that
     does not read, for ever. So does anything that a receiver sends unasked.

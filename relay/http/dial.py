@@ -10,11 +10,11 @@ from typing import Any
 
 import httpx
 
-from relay.connection import Connection, reason
+from relay.http.connection import Connection, reason
+from relay.http.resolver import Resolver
+from relay.http.tunnel import Tunnel, credentials
 from relay.model import ErrorClass, Fault
-from relay.resolver import Resolver
 from relay.rules import egress
-from relay.tunnel import Tunnel, credentials
 
 STAGGER_S = 0.25  # RFC 8305, section 8: after this the next address joins in
 

@@ -2,8 +2,8 @@
 
 import asyncio
 
-from relay.connection import Connection
-from relay.dial import Dialler
+from relay.http.connection import Connection
+from relay.http.dial import Dialler
 from relay.model import Answer, ErrorClass, Fault, Result
 
 IDLE_S = 30.0  # a kept connection without work is closed after this
