@@ -57,6 +57,7 @@ class _View:
     swept: dict[Level, Mark] = field(default_factory=dict)
     full_look_s: float = 0.0
     turn: int = 0
+    rung: bool = False
 
 
 class Claimer:
@@ -108,6 +109,7 @@ class Claimer:
         for view in self._views.values() if not name else filter(None, [self._views.get(name)]):
             view.look_s = 0.0
             view.pause_s = _SHORTEST_PAUSE_S
+            view.rung = True
         self._wake()
 
     def heard(self, name: str) -> None:
@@ -136,6 +138,7 @@ class Claimer:
         for name, view in self._views.items():
             # Half a pause early is early enough to share a statement.
             if view.look_s - now_s <= view.pause_s / 2:
+                view.rung = False
                 wanted = self._wanted(name)
                 if wanted.jobs and self._shares([name])[name] >= _LARGEST_PAYLOAD:
                     asked[name] = wanted
@@ -215,6 +218,9 @@ class Claimer:
             else:
                 view.after, view.width = {}, 0
                 self._schedule(view, now_s, found=started[name] > 0, filled=filled)
+            if view.rung:
+                # The claim may have begun before what rang was committed.
+                view.look_s = 0.0
             self._note(name, more=filled, retries=sated)
 
     def _schedule(self, view: _View, now_s: float, *, found: bool, filled: bool) -> None:

@@ -82,6 +82,13 @@ async def idle(connection: Connection) -> int:
     return int(flag)
 
 
+async def waits(connection: Connection) -> bool:
+    """Whether somebody waits for a lock."""
+    cursor = await connection.execute("SELECT EXISTS (SELECT FROM pg_locks WHERE NOT granted)")
+    [[found]] = await cursor.fetchall()
+    return bool(found)
+
+
 async def test_it_takes_as_many_jobs_as_there_is_room_for_and_says_whether_more_may_be_due(
     desk: Desk, connection: Connection
 ) -> None:
@@ -239,6 +246,21 @@ async def test_the_pause_doubles_while_nothing_comes_and_a_ring_ends_it(desk: De
     assert desk.woken == 1
     await desk.claimer.step()
     assert view.pause_s == pytest.approx(0.010)
+
+
+async def test_a_ring_during_a_claim_that_may_not_have_seen_its_job_is_answered_by_the_next_at_once(
+    desk: Desk, connection: Connection
+) -> None:
+    async with connection.transaction():
+        await connection.execute("LOCK TABLE outbox.job IN ACCESS EXCLUSIVE MODE")
+        desk.claimer.ring("shop")
+        step = asyncio.create_task(desk.claimer.step())
+        while not await waits(connection):
+            await asyncio.sleep(0)
+        desk.claimer.heard("shop")
+    assert await step == desk.claimer._views["shop"].look_s == 0.0
+    await desk.claimer.step()
+    assert desk.claimer._views["shop"].look_s > 0.0
 
 
 async def test_a_ring_for_a_destination_of_somebody_else_is_ignored(desk: Desk, connection: Connection) -> None:
