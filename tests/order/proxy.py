@@ -15,8 +15,8 @@ _HAPPENED = b"C\0\0\0\x0bCOMMIT\0"
 class Proxy:
     """A TCP proxy on 127.0.0.1 to the PostgreSQL at `server_port`, as an async context manager.
 
-    `lose` is armed for one COMMIT: `question` keeps it from the server, `answer` keeps what the server says to it
-    from the client, after it has happened. Either way the connection is gone. The first `spared` of them are not lost.
+    `lose` is armed for one COMMIT: `question` keeps it from the server, which has heard what leads up to it; `answer`
+    keeps what the server says to it from the client, after it has happened. Either way the connection is gone. The first `spared` of them are not lost.
     """
 
     server_port: int
@@ -47,6 +47,9 @@ class Proxy:
                     if self.spared == 0:
                         self.lose = None
                         self.lost += 1
+                        if kind == "question":
+                            writer.write(data[: data.index(commit)])
+                            await writer.drain()
                         break
                     self.spared -= 1
                 writer.write(data)
