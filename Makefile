@@ -8,6 +8,7 @@ MINUTES ?= 10
 ARGS ?= tests
 BIN := .venv/bin
 READY := .venv/.ready
+DEMO := .venv/.demo
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
@@ -27,20 +28,28 @@ define find_python
 		"name one with PYTHON=..., or install one (Debian: apt-get install python3-venv)" >&2; exit 1; }
 endef
 
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
+
 # Hashed requirements first, then the package itself with the build backend that was among them.
-$(READY): requirements-dev.txt pyproject.toml
+$(DEMO): requirements-demo.txt pyproject.toml
+	@echo "preparing .venv, once: about a minute" >&2
 	@$(find_python); test -x $(BIN)/pip || "$$python" -m venv --clear .venv
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-dev.txt
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	@$(PIP) --require-hashes -r requirements-demo.txt
+	@$(PIP) --no-deps --no-build-isolation -e .
 	@touch $@
 
-demo: $(READY) ## the whole story in SECONDS=30, JSON=1 for a last line to parse
+$(READY): $(DEMO) requirements-dev.txt
+	@echo "adding the tools of development to .venv, once: some minutes" >&2
+	@$(PIP) --require-hashes -r requirements-dev.txt
+	@touch $@
+
+demo: $(DEMO) ## the whole story in SECONDS=30, JSON=1 for a last line to parse
 	@$(BIN)/relay demo --seconds $(SECONDS) $(if $(JSON),--json)
 
-stand: $(READY) ## a PostgreSQL and a receiver to try the relay with, until Ctrl-C; see docs/getting-started.md
+stand: $(DEMO) ## a PostgreSQL and a receiver to try the relay with, until Ctrl-C; see docs/getting-started.md
 	@$(BIN)/python -m relay.demo.stand
 
-psql: $(READY) ## psql in the stand's database
+psql: $(DEMO) ## psql in the stand's database
 	@$(BIN)/python -m relay.demo.stand psql
 
 test: $(READY) ## the core suite; ARGS=tests/rules for a part, RELAY_TEST_POSTGRES=15 for another PostgreSQL
@@ -160,7 +169,7 @@ wheel: $(READY) ## build dist/*.whl and dist/*.tar.gz
 COMPILE := uv pip compile --quiet --universal --generate-hashes --python-version 3.11 --no-header --no-annotate
 requirements: ## renew every requirements*.txt: to develop, to run the demo, to run the relay, to run the peers
 	$(COMPILE) pyproject.toml --extra demo --extra grpc --group dev -o requirements-dev.txt
-	$(COMPILE) pyproject.toml --extra demo -c requirements-dev.txt -o requirements-demo.txt
+	$(COMPILE) pyproject.toml --extra demo --group build -c requirements-dev.txt -o requirements-demo.txt
 	$(COMPILE) pyproject.toml -c requirements-dev.txt -o requirements.txt
 	$(COMPILE) --group pyproject.toml:peers -c requirements-dev.txt -o tests/bench/peers/requirements.txt
 

@@ -141,16 +141,20 @@ async def _drift(connections: Database) -> list[Finding]:
 
 def _registry(registered: Sequence[Registered], destinations: Sequence[Destination], names: frozenset[str]) -> Finding:
     known = {r.name: (set(r.topics), r.on_dead) for r in registered if not r.retired}
-    behind = [d.name for d in destinations if known.get(d.name) != (set(d.topics), d.on_dead)]
-    extra = sorted(known.keys() - names)
-    if not behind and not extra:
+    wanted = {d.name: (set(d.topics), d.on_dead) for d in destinations}
+    behind = {name for name in wanted.keys() & known.keys() if wanted[name] != known[name]}
+    differences = [
+        f"{what}: {', '.join(sorted(found))}; {advice}"
+        for what, found, advice in (
+            ("configured, not registered", wanted.keys() - known.keys(), "run `relay sync`"),
+            ("configured otherwise than registered", behind, "run `relay sync`"),
+            ("registered, not configured", known.keys() - names, "configure it here, or `relay sync --retire NAME`"),
+        )
+        if found
+    ]
+    if not differences:
         return Finding("registry", "ok", "registered as configured")
-    return Finding(
-        "registry",
-        "warning",
-        f"configured otherwise than registered: {', '.join(behind) or 'none'}; "
-        f"registered, not configured: {', '.join(extra) or 'none'}; run `relay sync`",
-    )
+    return Finding("registry", "warning", "; ".join(differences))
 
 
 async def _listen(settings: Settings) -> Finding:

@@ -29,6 +29,8 @@ _REPEAT_IDLE_S = 5.0
 # is the start of the producer's transaction, which may commit a while after later ones.
 _SLACK = timedelta(seconds=2)
 _FULL_LOOK_S = 1.5
+# Destinations in one claim: each costs some pages even where nothing is due, and all of them wait for the answer.
+_MOST_ASKED = 50
 _SLOW_CLAIM_S = 0.020
 _LARGEST_PAYLOAD = 1 << 20
 
@@ -134,13 +136,17 @@ class Claimer:
 
     def _ask(self, now_s: float) -> dict[str, Room]:
         """The destinations to look at, each with how many jobs it can take."""
-        asked = {}
-        for name, view in self._views.items():
+        asked: dict[str, Room] = {}
+        left = self._left()
+        # Those that were rung come first.
+        for name, view in sorted(self._views.items(), key=lambda each: each[1].look_s):
+            if len(asked) == _MOST_ASKED:
+                break
             # Half a pause early is early enough to share a statement.
             if view.look_s - now_s <= view.pause_s / 2:
                 view.rung = False
                 wanted = self._wanted(name)
-                if wanted.jobs and self._shares([name])[name] >= _LARGEST_PAYLOAD:
+                if wanted.jobs and self._share(name, left, askers=1) >= _LARGEST_PAYLOAD:
                     asked[name] = wanted
                 else:
                     # No room: the dispatcher rings when there is some.
@@ -153,11 +159,15 @@ class Claimer:
         What is left of the budget is shared, with a share kept for who asks next: a destination that holds much
         gets less, and one that holds nothing always gets one payload. So nobody's payloads keep others waiting.
         """
-        left = self._payload_budget_bytes - sum(map(self._bytes_held, self._views))
-        held = {name: self._bytes_held(name) for name in names}
-        return {
-            name: max((left - mine) // (len(held) + 1), 0 if mine else _LARGEST_PAYLOAD) for name, mine in held.items()
-        }
+        left = self._left()
+        return {name: self._share(name, left, askers=len(names)) for name in names}
+
+    def _share(self, name: str, left: int, *, askers: int) -> int:
+        mine = self._bytes_held(name)
+        return max((left - mine) // (askers + 1), 0 if mine else _LARGEST_PAYLOAD)
+
+    def _left(self) -> int:
+        return self._payload_budget_bytes - sum(map(self._bytes_held, self._views))
 
     def _ranges(self, asked: dict[str, Room], shares: dict[str, int], now_s: float) -> list[Range]:
         ranges = []

@@ -20,7 +20,7 @@ from relay import check as checks
 from relay import migrate as migrations
 from relay.admin import Admin
 from relay.config import colour_unwanted
-from relay.errors import RelayError
+from relay.errors import ConfigError, RelayError
 from relay.telemetry import configure_logging
 from relay.verb import actor, database, fail, json_option, settings, verb
 
@@ -102,6 +102,10 @@ async def sync(context: click.Context, *, retire: tuple[str, ...], as_json: bool
     """
     found = settings(context)
     destinations = found.resolved_destinations()
+    if not destinations and not retire:
+        raise ConfigError(
+            "destinations: none is configured; the file is --config, else RELAY_CONFIG, else ./relay.yaml"
+        )
     async with database(found) as connections:
         admin = Admin(connections, actor=actor())
         synced = await admin.sync(destinations, generation=found.registry.generation, retire=retire)

@@ -106,7 +106,9 @@ def _unreadable(settings: Settings) -> Iterator[Complaint]:
 def warnings(settings: Settings) -> list[str]:
     """Return what is allowed but likely wrong, a sentence each."""
     if not settings.destinations:
-        return ["destinations: none is configured, so nothing is delivered"]
+        return [
+            "destinations: none is configured, so nothing is delivered; is --config or RELAY_CONFIG the right file?"
+        ]
     return [*_skipped(settings), *_short_lease(settings), *_no_server(settings)] + [
         f"destinations.{one} and destinations.{two} have common topics and the same origin: a receiver that "
         "remembers idempotency keys may refuse the second; give one of them a key_suffix"

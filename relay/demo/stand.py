@@ -52,7 +52,11 @@ def stand() -> int:
     except KeyboardInterrupt:
         return 0
     except (OSError, RelayError) as error:
-        print(f"cannot serve at 127.0.0.1:{POSTGRES_PORT} and 127.0.0.1:{RECEIVER_PORT}: {error}", file=sys.stderr)
+        print(
+            f"cannot serve at 127.0.0.1:{POSTGRES_PORT} and 127.0.0.1:{RECEIVER_PORT}: {error}\n"
+            "where an address is in use, end what has it: another `make stand`, perhaps",
+            file=sys.stderr,
+        )
     return 1
 
 

@@ -180,6 +180,8 @@ def _later(job: JobState, budget: int | None) -> str:
 
 
 def _unsent(job: JobState, budget: int | None, replicas: int) -> str:
+    if budget is None and not job.registered:
+        return f"no destination {job.destination} is registered or in this configuration: is the name misspelt?"
     if replicas == 0:
         return "no replica is connected"
     if budget is None:

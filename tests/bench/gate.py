@@ -1,7 +1,7 @@
 """What a benchmark may not fall below, whatever the machine: reads what `make bench JSON=1` prints, and repeats it.
 
-Ratios and counts only. Ratios of CPU time are held to what is far from noise; counts to the baseline below, which
-changes only together with what it counts.
+Ratios and counts only. Ratios of CPU time are held to what is far from noise, the one to the bare loop as the median
+of pairs measured side by side; counts to the baseline below, which changes only together with what it counts.
 """
 
 import json
@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 FLOORS = {"pg_cpu_vs_textbook": 4.0, "pg_cpu_vs_textbook_ordered": 3.0, "deliveries_per_cpu_s_vs_bare": 0.8}
+PAIRS_FLOOR = 3
 PEERS_FLOOR = 1.5
 FLATNESS_CEILING = 1.5
 # Measured, and how much more is let pass: what depends on how full batches are varies with the machine.
@@ -39,6 +40,8 @@ def faults(figures: Mapping[str, Any]) -> list[str]:
         for case, ratio in figures["claim_buffers_flatness"].items()
         if ratio > FLATNESS_CEILING
     ]
+    if figures["pairs"] < PAIRS_FLOOR:
+        found.append(f"the relay was measured beside the bare loop {figures['pairs']} times, less than {PAIRS_FLOOR}")
     if not {"p50", "p99"} <= figures["idle_latency_ms"].keys():
         found.append("idle_latency_ms has no p50 and p99")
     if figures["duplicates"]:

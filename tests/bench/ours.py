@@ -1,7 +1,7 @@
 """The relay as a side of the benchmark: one replica with its defaults, claims, leases, signatures and metrics on.
 
 BENCH_LANES in the environment says how many entities there are, each job its own where it is `each`; without it jobs
-have no order. BENCH_SETTINGS are groups of settings, as JSON.
+have no order. BENCH_SETTINGS are groups of settings, as JSON. BENCH_PROGRAM is a module to run in the place of `relay`.
 """
 
 import asyncio
@@ -54,7 +54,8 @@ async def run(dsn: str, url: str, slots: int) -> None:
     config.write_text(json.dumps(settings))
     relay = [sys.executable, "-m", "relay", "-c", str(config)]
     subprocess.run([*relay, "sync"], stdout=subprocess.DEVNULL, check=True)  # noqa: ASYNC221 - nothing else runs
-    os.execv(sys.executable, [*relay, "run"])  # noqa: S606 - no shell is meant
+    program = os.environ.get("BENCH_PROGRAM", "relay")
+    os.execv(sys.executable, [sys.executable, "-m", program, "-c", str(config), "run"])  # noqa: S606 - no shell is meant
 
 
 if __name__ == "__main__":

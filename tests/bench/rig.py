@@ -45,9 +45,9 @@ def receiver(delay_ms: float) -> Iterator[str]:
 class Rig:
     """A migrated database that is emptied between two measurements."""
 
-    def __init__(self, nest: Nest, postgres: Postgres) -> None:
+    def __init__(self, nest: Nest, postgres: Postgres, database: str = "lanes") -> None:
         self._nest = nest
-        self.dsn = postgres.create_database("lanes")
+        self.dsn = postgres.create_database(database)
         asyncio.run(migrate(self.dsn))
 
     def connect(self) -> psycopg.Connection:
@@ -74,7 +74,9 @@ class Rig:
             yield
 
     @contextmanager
-    def replica(self, destinations: Mapping[str, Mapping[str, object]], **settings: object) -> Iterator[None]:
+    def replica(
+        self, destinations: Mapping[str, Mapping[str, object]], **settings: object
+    ) -> Iterator[subprocess.Popen[bytes]]:
         """One replica with these destinations, signed, and these groups of settings."""
         config = self._nest.path / "lanes.yaml"
         signed = {name: {"secrets": [{"env": "BENCH_SECRET"}], **own} for name, own in destinations.items()}
@@ -97,7 +99,7 @@ class Rig:
                 while connection.execute(_REPLICAS).fetchone() == (0,):
                     assert replica.poll() is None, "the replica did not start"
                     time.sleep(0.02)
-            yield
+            yield replica
         finally:
             replica.terminate()
             assert replica.wait() == 0, "the replica failed"

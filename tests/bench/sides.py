@@ -7,7 +7,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -131,7 +131,8 @@ def watched(nest: Nest, *, core: int | None = None) -> Iterator[Postgres]:
         if core is not None:
             assert postgres.pid is not None
             for child in (postgres.pid, *_children(postgres.pid)):
-                os.sched_setaffinity(child, {core})  # those that come later inherit it
+                with suppress(ProcessLookupError):  # one may have ended meanwhile
+                    os.sched_setaffinity(child, {core})  # those that come later inherit it
         yield postgres
 
 

@@ -28,6 +28,8 @@ WRONG: dict[str, Values] = {
     "config.destinations": {"config": {"destinations": {}}},
     "config.web.port": {"config": {"web": {"port": 1}}},
     "resources.limits": {"resources": {"limits": None}},
+    # No drain is shorter than 5 s.
+    "terminationGracePeriodSeconds": {"terminationGracePeriodSeconds": 15},
     "web.port": {"web": {"port": 0}},
     "serviceMonitor.interval": {"serviceMonitor": {"interval": "15"}},
     "podDisruptionBudget.maxUnavailable": {"podDisruptionBudget": {"maxUnavailable": "half"}},
@@ -38,11 +40,11 @@ WRONG: dict[str, Values] = {
 CONTRADICTORY: dict[str, Values] = {
     "no database: set database.existingSecret": {"database": {"existingSecret": ""}},
     "database.existingSecret and config.database.dsn are both set": {"config": {"database": {"dsn": "host=db"}}},
-    "terminationGracePeriodSeconds, 29 s, must be at least config.replica.drain_s, 25 s, + 5 s": {
-        "terminationGracePeriodSeconds": 29
+    "terminationGracePeriodSeconds, 34 s, must be at least config.replica.drain_s, 25 s, + 10 s": {
+        "terminationGracePeriodSeconds": 34
     },
-    "terminationGracePeriodSeconds, 60 s, must be at least config.replica.drain_s, 55.5 s, + 5 s": {
-        "terminationGracePeriodSeconds": 60,
+    "terminationGracePeriodSeconds, 65 s, must be at least config.replica.drain_s, 55.5 s, + 10 s": {
+        "terminationGracePeriodSeconds": 65,
         "config": {"replica": {"drain_s": 55.5}},
     },
     "config.defaults.deadline_s, 15 s, + 5 s must be less than config.replica.drain_s, 20 s": {
@@ -84,4 +86,4 @@ def test_a_contradiction_fails_the_render_with_a_sentence(engine: Engine, senten
 
 
 def test_a_grace_period_that_is_just_long_enough_is_taken(engine: Engine) -> None:
-    assert engine.render(DATABASE | {"terminationGracePeriodSeconds": 30})
+    assert engine.render(DATABASE | {"terminationGracePeriodSeconds": 35})

@@ -138,7 +138,10 @@ async def test_a_registry_that_differs_is_a_warning_with_both_sides(relay: Relay
     assert ran.code == 0
     assert findings(ran)["registry"] == (
         "warning",
-        "configured otherwise than registered: finder; registered, not configured: search; run `relay sync`",
+        (
+            "configured, not registered: finder; run `relay sync`; "
+            "registered, not configured: search; configure it here, or `relay sync --retire NAME`"
+        ),
     )
     configure(configured, "[order.paid]", "[order.shipped]")
     level, sentence = findings(await relay("check", "--json"))["registry"]

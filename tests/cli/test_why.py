@@ -81,6 +81,10 @@ def test_due_at_a_destination_that_is_not_configured() -> None:
     assert "destination billing is not in this configuration" in told(budget=None)
 
 
+def test_due_at_a_destination_that_does_not_exist() -> None:
+    assert "no destination billing is registered" in told(budget=None, registered=False, replicas=0)
+
+
 def test_paused() -> None:
     assert told(paused_why="maintenance") == "destination billing is paused: maintenance; is due since 3 s"
 

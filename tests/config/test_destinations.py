@@ -159,4 +159,5 @@ def test_destinations_that_cannot_meet_are_worth_none(loaded: Load, first: str, 
 
 
 def test_no_destination_at_all_is_worth_a_warning(loaded: Load) -> None:
-    assert warnings(loaded("")) == ["destinations: none is configured, so nothing is delivered"]
+    [warning] = warnings(loaded(""))
+    assert warning.startswith("destinations: none is configured")

@@ -34,9 +34,9 @@ def clone(tmp_path: Path) -> Path:
     # Ready, or make would install this folder into the environment of the tests.
     (tmp_path / ".venv").mkdir()
     for entry in Path(sys.prefix).iterdir():
-        if entry.name != ".ready":
+        if entry.name != ".demo":
             (tmp_path / ".venv" / entry.name).symlink_to(entry)
-    (tmp_path / ".venv/.ready").touch()
+    (tmp_path / ".venv/.demo").touch()
     return tmp_path
 
 

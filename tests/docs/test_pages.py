@@ -49,6 +49,18 @@ def test_every_verb_that_a_page_names_exists(path: str) -> None:
             command = command.commands[word]
 
 
+def test_every_target_of_make_that_a_page_names_exists() -> None:
+    targets = re.findall(r"^([a-z-]+):", text("Makefile"), re.MULTILINE)
+    named = {
+        (path, word)
+        for path in PATHS
+        for words in re.findall(r"(?:`|^\$ |^)make(?: -s)?((?: [a-z][a-z-]*)+)(?= |`|$)", text(path), re.MULTILINE)
+        for word in words.split()
+    }
+    assert len(named) > 20
+    assert [each for each in sorted(named) if each[1] not in targets] == []
+
+
 def test_every_verb_stands_in_the_readme_or_in_the_page_of_verbs() -> None:
     pages = text("README.md") + text("docs/cli.md")
     missing = [verb for verb in _verbs(main, "relay") if not re.search(rf"\b{verb}\b", pages)]
@@ -88,6 +100,13 @@ def test_the_table_of_states_has_exactly_the_statuses_that_the_constraint_allows
     assert constraint is not None
     named = {word for row in table("ARCHITECTURE.md", "from") for cell in row[:2] for word in inline_code(cell)}
     assert named == set(re.findall(r"'(\w+)'", constraint[1]))
+
+
+def test_the_table_of_refusals_has_exactly_the_constraints_on_what_a_producer_writes() -> None:
+    written = text("schema/0001_job.sql").partition("-- Input.")[2]
+    cells = [row[0] for row in table("docs/producers/README.md", "the error names")]
+    named = [code for cell in cells for code in inline_code(cell) if code.startswith("job_")]
+    assert sorted(named) == sorted(re.findall(r"CONSTRAINT (\w+)", written))
 
 
 def test_every_module_stands_on_one_floor() -> None:

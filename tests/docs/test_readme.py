@@ -76,7 +76,7 @@ async def test_the_insert_of_the_readme_arrives_as_the_request_of_the_readme(
 async def test_the_commands_of_the_readme_work_one_after_the_other(tmp_path: Path, new_database: str) -> None:
     [console] = re.findall(r"^## Run it\n\n```console\n(.*?)^```$", text("README.md"), re.DOTALL | re.MULTILINE)
     # `make package-test` installs the wheel; the database is this test's own, and a replica runs until it is told.
-    typed = console.replace("$ pip install outbox-relay\n", "").replace(
+    typed = re.sub(r"^\$ pip install .*\n", "", console, flags=re.MULTILINE).replace(
         "postgresql://relay:…@db.example/app", new_database
     )
     script = re.sub(r"^\$ ", "", typed, flags=re.MULTILINE).replace("$ relay", "relay")

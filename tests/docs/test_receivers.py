@@ -10,7 +10,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import psycopg
 import pytest
 
 from relay.model import Destination, Job
@@ -135,24 +134,3 @@ async def test_the_table_of_headers_has_what_arrives_in_the_order_in_which_it_ar
 
 def test_the_page_names_the_topic_of_test_deliveries() -> None:
     assert TOPIC in inline_code(text(PAGE))
-
-
-def test_the_effect_of_a_key_happens_once_and_a_failed_one_can_be_repeated(new_database: str) -> None:
-    names: dict[str, Any] = {}
-    exec(snippet(PAGE, "python receive"), names)  # noqa: S102 - the page is ours
-
-    def credit(connection: psycopg.Connection[Any], body: bytes) -> None:
-        connection.execute("UPDATE account SET balance = balance + %s", (int(body),))
-
-    def fail(connection: psycopg.Connection[Any], body: bytes) -> None:
-        credit(connection, body)
-        raise RuntimeError("after the effect, before the commit")
-
-    with psycopg.connect(new_database, autocommit=True) as connection:
-        connection.execute(snippet(PAGE, "sql table").encode())
-        connection.execute("CREATE TABLE account AS SELECT 0 AS balance")
-        with pytest.raises(RuntimeError):
-            names["receive"](connection, "key-1", b"10", fail)
-        for key in ("key-1", "key-1", "key-2", "key-1"):
-            names["receive"](connection, key, b"10", credit)
-        assert connection.execute("SELECT balance FROM account").fetchall() == [(20,)]

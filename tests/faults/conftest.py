@@ -2,18 +2,27 @@
 
 from collections.abc import AsyncIterator, Callable, Iterator
 
+import psycopg
 import pytest
 
 from relay.demo.nest import Nest
 from relay.demo.postgres import Postgres
+from relay.migrate import migrate
 from tests.chaos.oracle import Verdict
 from tests.conftest import MAJOR, OPTIONS
 from tests.faults import namespace
+from tests.faults.bench import Bench
 from tests.faults.world import World, world
 from tests.majors import binaries
+from tests.receiver import Receiver
 
 Report = Callable[..., None]
 _OBSERVED = pytest.StashKey[list[str]]()
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Names the marker of the faults in the short form."""
+    config.addinivalue_line("markers", "quick: also in the short form, for every change")
 
 
 @pytest.fixture
@@ -38,6 +47,16 @@ async def running(nest: Nest, server: Postgres) -> AsyncIterator[World]:
     dsn = server.create_database("faults")
     async with world(nest, server, dsn, host="127.0.0.2") as running:
         yield running
+
+
+@pytest.fixture
+async def bench(nest: Nest, server: Postgres) -> AsyncIterator[Bench]:
+    """Nothing is wrong yet."""
+    dsn = server.create_database("faults")
+    await migrate(dsn)
+    async with await psycopg.AsyncConnection.connect(dsn, autocommit=True) as connection, Receiver() as receiver:
+        await connection.execute("INSERT INTO outbox.destination (name) VALUES ('shop')")
+        yield Bench(nest, dsn, connection, receiver)
 
 
 @pytest.fixture

@@ -30,7 +30,14 @@ FAULTS: list[tuple[str, float, Fault]] = [
     ("loss_of_30_percent", 8.0, lambda wire: wire.drops(share=0.3)),
     ("slow_link", 8.0, lambda wire: wire.slow("512kbit")),
 ]
-faults = pytest.mark.parametrize(("lasts_s", "fault"), [f[1:] for f in FAULTS], ids=[f[0] for f in FAULTS])
+
+
+def faults(quick: str) -> pytest.MarkDecorator:
+    """Each fault in turn, that of this name in the short form too."""
+    marks = {quick: pytest.mark.quick}
+    params = [pytest.param(lasts_s, fault, id=name, marks=marks.get(name, ())) for name, lasts_s, fault in FAULTS]
+    return pytest.mark.parametrize(("lasts_s", "fault"), params)
+
 
 # The breaker's longest pause after an outage of this length, and one more probe that may hang for its deadline.
 RECEIVER_BACK_S = 2 * LONGER_THAN_A_LEASE_S
@@ -38,7 +45,7 @@ RECEIVER_BACK_S = 2 * LONGER_THAN_A_LEASE_S
 BEFORE_TRANSACTION_TIMEOUT = {"14", "15", "16"}
 
 
-@faults
+@faults(quick="partition_longer_than_a_lease")
 async def test_nothing_is_lost_between_the_relay_and_postgresql(
     lasts_s: float, fault: Fault, running: World, report: Report
 ) -> None:
@@ -49,7 +56,7 @@ async def test_nothing_is_lost_between_the_relay_and_postgresql(
     report(await running.judged(), recovery_s, DATABASE_BACK_S)
 
 
-@faults
+@faults(quick="reset")
 async def test_nothing_is_lost_between_the_relay_and_its_receivers(
     lasts_s: float, fault: Fault, running: World, report: Report
 ) -> None:
@@ -75,7 +82,21 @@ async def test_nothing_is_lost_when_connections_to_postgresql_stay_open_and_go_s
         report(await running.judged(), recovery_s, DATABASE_BACK_S)
 
 
-@pytest.mark.parametrize("lost", ["question", "answer"])
+@pytest.mark.quick
+async def test_nothing_is_lost_when_connections_to_receivers_stay_open_and_go_silent(
+    nest: Nest, server: Postgres, report: Report
+) -> None:
+    dsn = server.create_database("faults")
+    async with Proxy(to=0) as proxy, world(nest, server, dsn, receivers=proxy) as running:
+        for _ in range(5):
+            await running.flows(20)
+            proxy.silence()
+        assert proxy.silenced >= 5 * len(REPLICAS)
+        recovery_s = await running.recovers(within_s=RECEIVER_BACK_S)
+        report(await running.judged(), recovery_s, RECEIVER_BACK_S)
+
+
+@pytest.mark.parametrize("lost", ["question", pytest.param("answer", marks=pytest.mark.quick)])
 async def test_nothing_is_lost_when_commits_of_the_relay_are_lost_again_and_again(
     lost: Lost, nest: Nest, server: Postgres, report: Report
 ) -> None:

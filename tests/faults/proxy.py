@@ -8,19 +8,19 @@ from typing import Self
 
 
 class Proxy:
-    """A TCP proxy on 127.0.0.1 to `port`, as an async context manager.
+    """A TCP proxy on 127.0.0.1 to the port `to`, as an async context manager.
 
     Unlike a dropped packet, what a silenced connection is sent is acknowledged, so that neither keepalives nor
     `tcp_user_timeout` find out: as behind a load balancer whose backend is gone, or before a server that is stuck.
     """
 
-    def __init__(self, port: int) -> None:
+    def __init__(self, to: int) -> None:
+        self.to = to
         self.port = 0
         self.silenced = 0
         #: How often something was sent there after something had come back, on all connections together.
         self.round_trips = 0
         self._answered = True
-        self._to = port
         self._server: asyncio.Server | None = None
         self._carrying: set[asyncio.Task[None]] = set()
         self._ends: list[asyncio.StreamWriter] = []
@@ -37,7 +37,7 @@ class Proxy:
             end.close()
 
     async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        far_reader, far_writer = await asyncio.open_connection("127.0.0.1", self._to)
+        far_reader, far_writer = await asyncio.open_connection("127.0.0.1", self.to)
         self._ends += [writer, far_writer]
         for source, sink, there in ((reader, far_writer, True), (far_reader, writer, False)):
             task = asyncio.create_task(self._carry(source, sink, there=there))

@@ -1,164 +1,52 @@
-"""Faults of what a replica lives on: descriptors, memory, time, names, and somewhere to log to.
+"""Faults of what a replica lives on: descriptors, its loop, time, names, and somewhere to log and to report to.
 
-A collector that hangs or is gone is in tests/traces/test_collector.py.
+Memory is in memory.py.
 """
 
 import asyncio
-import json
-import os
 import signal
 import socket
-import subprocess
-import sys
-from collections.abc import AsyncIterator, Mapping
-from dataclasses import dataclass, field
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Literal
 
-import psycopg
 import pytest
 from aiohttp import web
 
-import relay
-from relay.demo.nest import Nest
-from relay.demo.postgres import Postgres
-from relay.migrate import migrate
-from tests.conftest import Connection
-from tests.receiver import Arrival, Receiver
+from tests.faults.bench import BACK_S, LEASE_S, Bench
+from tests.faults.conftest import Report
+from tests.faults.memory import slow
+from tests.receiver import Arrival, accept
 from tests.schema.rows import column, value
 
 pytestmark = pytest.mark.timeout(180)
 
-LEASE_S = 8.0
-MIB = 1_048_576
-_INSERT = """
-INSERT INTO outbox.job (topic, destination, entity_key, payload)
-SELECT 't', %s, CASE WHEN n %% 2 = 0 THEN 'lane-' || n %% 5 END, to_json(repeat('x', %s)) FROM generate_series(1, %s) n
-"""
-_FAKETIME = "/usr/lib/x86_64-linux-gnu/faketime/libfaketimeMT.so.1"  # Debian: apt-get install faketime
+SLOTS = 64
+BLOCKED_S = 2 * LEASE_S
+# A call that does not return, in the thread of the loop: a handler of a signal runs there.
+_BLOCKS = f"import signal, time; signal.signal(signal.SIGUSR1, lambda *_: time.sleep({BLOCKED_S}))"
 
 
-@dataclass
-class Bench:
-    """A database, a receiver, and one replica started the way that a fault needs."""
-
-    nest: Nest
-    dsn: str
-    connection: Connection
-    receiver: Receiver
-    settings: dict[str, object] = field(default_factory=dict)
-
-    @property
-    def log(self) -> str:
-        """What the replica printed so far."""
-        return (self.nest.path / "relay.log").read_text()
-
-    def start(
-        self,
-        shell: str = "exec",
-        *,
-        environment: Mapping[str, str] | None = None,
-        urls: Mapping[str, str] | None = None,
-    ) -> subprocess.Popen[bytes]:
-        """A replica, as the last words of a shell's command; `urls` are of more destinations than the receiver."""
-        urls = {"shop": self.receiver.url(), **(urls or {})}
-        destination = {"signed": True, "secrets": [{"env": "SECRET"}], "insecure_http": True}
-        file = self.nest.path / "relay.yaml"
-        replica = {"name": "one", "lease_s": LEASE_S, "poll_s": 0.2, "drain_s": 8, "termination_grace_s": 12}
-        content = {
-            "database": {"dsn": self.dsn},
-            "replica": {**replica, **self.settings},
-            "retention": {"sweep_s": 0.5},
-            "defaults": {"deadline_s": 2, "retry": {"max_attempts": 200, "base_s": 0.1, "factor": 1, "jitter": 0.5}},
-            "destinations": {name: {"url": url, **destination} for name, url in urls.items()},
-        }
-        file.write_text(json.dumps(content))
-        known = {
-            **{name: text for name, text in os.environ.items() if not name.startswith(("RELAY_", "OTEL_"))},
-            "PYTHONPATH": str(Path(relay.__file__).parents[1]), "RELAY_CONFIG": str(file),
-            "SECRET": "whsec_" + "QUJD" * 8,
-        }  # fmt: skip
-        command = ["sh", "-c", f'{shell} "$0" -m relay run', sys.executable]
-        return self.nest.start(command, log=self.nest.path / "relay.log", env={**known, **(environment or {})})
-
-    async def insert(self, jobs: int, *, payload_bytes: int = 10, destination: str = "shop") -> None:
-        """Commits so many jobs, half of them in five lanes."""
-        await self.connection.execute(_INSERT.encode(), [destination, payload_bytes, jobs])
-
-    async def all_done(self, process: subprocess.Popen[bytes], within_s: float = 90.0) -> None:
-        """Waits until every job of `shop` is done; the replica lives, and the receiver has each of them."""
-        async with asyncio.timeout(within_s):
-            while await value(
-                self.connection, "SELECT count(*) FROM outbox.job WHERE destination = 'shop' AND status <> 'done'"
-            ):
-                assert process.poll() is None, self.log[-3000:]
-                await asyncio.sleep(0.05)
-        jobs = await column(self.connection, "SELECT id FROM outbox.job WHERE destination = 'shop'")
-        assert {each.sequence for each in self.receiver.answered if each.status == 204} == {*jobs}
-
-    async def ends(self, process: subprocess.Popen[bytes]) -> int:
-        """SIGTERM, and the exit code."""
-        process.send_signal(signal.SIGTERM)
-        return await asyncio.to_thread(process.wait, 30)
-
-
-@pytest.fixture
-async def bench(nest: Nest, server: Postgres) -> AsyncIterator[Bench]:
-    """Nothing is wrong yet."""
-    dsn = server.create_database("faults")
-    await migrate(dsn)
-    async with await psycopg.AsyncConnection.connect(dsn, autocommit=True) as connection, Receiver() as receiver:
-        await connection.execute("INSERT INTO outbox.destination (name) VALUES ('shop')")
-        yield Bench(nest, dsn, connection, receiver)
-
-
-def peak_kib(process: subprocess.Popen[bytes]) -> int:
-    """The most memory that the process ever had."""
-    return int(Path(f"/proc/{process.pid}/status").read_text().split("VmHWM:")[1].split()[0])
-
-
-async def slow(_: Arrival) -> web.StreamResponse:
-    """Accepts after a moment, so that many requests are out at once."""
-    await asyncio.sleep(0.3)
-    return web.Response(status=204)
-
-
-async def test_without_descriptors_attempts_fail_with_a_reason_and_all_is_delivered(bench: Bench) -> None:
+@pytest.mark.quick
+async def test_without_descriptors_attempts_fail_with_a_reason_and_all_is_delivered(
+    bench: Bench, report: Report
+) -> None:
     bench.receiver.answer = slow
     await bench.insert(200)
     process = bench.start("ulimit -n 48; exec")
     await bench.all_done(process)
     details = await column(bench.connection, "SELECT DISTINCT detail FROM outbox.attempt")
     assert any("Too many open files" in detail for detail in details), details
+    recovery_s = await bench.recovers()
     assert await bench.ends(process) == 0
+    report(await bench.judged(), recovery_s, BACK_S)
 
 
-async def test_payloads_of_1_mib_in_every_slot_stay_within_the_budget_of_bytes(bench: Bench) -> None:
-    bench.receiver.answer = slow
-    bench.settings = {"payload_budget_bytes": 16 * MIB}
-    await bench.insert(150, payload_bytes=MIB - 2)
-    process = bench.start("ulimit -v 900000; exec")
-    await bench.all_done(process)
-    # In flight, as read from the socket, and as the answer of the query.
-    assert peak_kib(process) < (64 + 6 * 16) * 1024
-    assert await bench.ends(process) == 0
-
-
-async def test_a_memory_limit_below_what_the_slots_hold_loses_nothing(bench: Bench) -> None:
-    bench.receiver.answer = slow
-    await bench.insert(150, payload_bytes=MIB - 2)
-    process = bench.start("ulimit -v 340000; exec")
-    try:
-        await bench.all_done(process, within_s=40)
-    except (TimeoutError, AssertionError):
-        # It may be too little to work with: then another one, with enough, finds all that was left.
-        process.kill()
-        process.wait()
-        process = bench.start()
-        await bench.all_done(process)
-    assert await bench.ends(process) == 0
-
-
-async def test_a_process_that_stands_still_longer_than_its_lease_goes_on_and_loses_nothing(bench: Bench) -> None:
+async def test_a_process_that_stands_still_longer_than_its_lease_goes_on_and_loses_nothing(
+    bench: Bench, report: Report
+) -> None:
     bench.receiver.answer = slow
     await bench.insert(300)
     process = bench.start()
@@ -166,12 +54,44 @@ async def test_a_process_that_stands_still_longer_than_its_lease_goes_on_and_los
     process.send_signal(signal.SIGSTOP)
     await asyncio.sleep(LEASE_S + 2)  # the fault itself
     process.send_signal(signal.SIGCONT)
+    recovery_s = await bench.recovers()
     await bench.all_done(process)
-    assert await value(bench.connection, "SELECT count(*) FROM outbox.job WHERE status = 'running'") == 0
     assert await bench.ends(process) == 0
+    report(await bench.judged(), recovery_s, BACK_S)
 
 
-async def test_a_resolver_that_never_answers_holds_up_its_own_names_only(bench: Bench) -> None:
+@pytest.mark.quick
+async def test_what_a_blocked_loop_held_is_delivered_by_another_replica_before_the_block_ends(
+    bench: Bench, report: Report
+) -> None:
+    (bench.nest.path / "sitecustomize.py").write_text(_BLOCKS)
+    unblocked = asyncio.Event()
+
+    async def answer(arrival: Arrival) -> web.StreamResponse:
+        if arrival.headers["X-Replica"] == "blocked":
+            await unblocked.wait()
+        return await accept(arrival)
+
+    bench.receiver.answer = answer
+    # More than the slots: those that wait for one must not be sent after the block either.
+    await bench.insert(300)
+    blocked = bench.start(name="blocked", modules=[bench.nest.path])
+    await bench.receiver.wait_arrived(SLOTS)
+    blocked.send_signal(signal.SIGUSR1)
+    since_s = time.monotonic()
+    other = bench.start(name="other")
+    await bench.all_done(other, within_s=BLOCKED_S)
+    recovery_s = time.monotonic() - since_s
+    assert recovery_s < BACK_S
+    unblocked.set()
+    await bench.says("lease_lost")
+    await bench.recovers()
+    assert [await bench.ends(each) for each in (blocked, other)] == [0, 0]
+    report(await bench.judged(), recovery_s, BACK_S)
+
+
+@pytest.mark.quick
+async def test_a_resolver_that_never_answers_holds_up_its_own_names_only(bench: Bench, report: Report) -> None:
     file = bench.nest.path / "resolv.conf"
     file.write_text("nameserver 127.0.0.1\n")
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as silent:
@@ -183,6 +103,7 @@ async def test_a_resolver_that_never_answers_holds_up_its_own_names_only(bench: 
             await bench.insert(5, destination=name)
         await bench.insert(500)
         await bench.all_done(process)
+        recovery_s = await bench.recovers()
         async with asyncio.timeout(30):
             while not await column(bench.connection, "SELECT 1 FROM outbox.attempt"):
                 await asyncio.sleep(0.1)
@@ -190,42 +111,88 @@ async def test_a_resolver_that_never_answers_holds_up_its_own_names_only(bench: 
     assert {*faults} <= {"connect", "deadline", "dns"}
     assert await value(bench.connection, "SELECT count(*) FROM outbox.job WHERE status = 'dead'") == 0
     assert await bench.ends(process) == 0
+    report(await bench.judged(), recovery_s, BACK_S)
 
 
-@pytest.mark.parametrize("jump", ["+1d", "-1d"])
+def fakes_time() -> str:
+    """The library that does."""
+    libraries = [*Path("/usr/lib").glob("*/faketime/libfaketimeMT.so.1")]
+    assert libraries, "no libfaketimeMT.so.1; Debian: apt-get install faketime"
+    return str(libraries[0])
+
+
+@pytest.mark.parametrize("jump", [pytest.param("+1d", marks=pytest.mark.quick), "-1d"])
 async def test_a_clock_that_jumps_a_day_changes_the_time_in_signatures_and_nothing_else(
-    bench: Bench, jump: str
+    bench: Bench, report: Report, jump: str
 ) -> None:
     clock = bench.nest.path / "clock"
     clock.write_text("+0\n")
     fake = {
-        "LD_PRELOAD": _FAKETIME, "FAKETIME_TIMESTAMP_FILE": str(clock), "FAKETIME_NO_CACHE": "1",
+        "LD_PRELOAD": fakes_time(), "FAKETIME_TIMESTAMP_FILE": str(clock), "FAKETIME_NO_CACHE": "1",
         "FAKETIME_DONT_FAKE_MONOTONIC": "1", "DONT_FAKE_MONOTONIC": "1",
     }  # fmt: skip
     process = bench.start(environment=fake)
     await bench.insert(100)
     await bench.all_done(process)
     clock.write_text(f"{jump}\n")
+    recovery_s = await bench.recovers()
     await bench.insert(100)
     await bench.all_done(process)
     stamps = [int(each.headers["webhook-timestamp"]) for each in bench.receiver.answered]
     assert 86_000 < abs(stamps[-1] - stamps[0]) < 87_000
     assert await value(bench.connection, "SELECT max(attempts) FROM outbox.job") == 1
-    assert len(bench.receiver.answered) == 200
+    assert len(bench.receiver.answered) == 201
     assert await bench.ends(process) == 0
+    report(await bench.judged(), recovery_s, BACK_S)
 
 
 @pytest.mark.parametrize(
     "shell",
     [
-        "exec 2>/dev/full; exec",
+        pytest.param("exec 2>/dev/full; exec", marks=pytest.mark.quick),
         "exec 2>&-; exec",
-        "mkfifo pipe; sleep 9 <pipe & exec 2>pipe; kill $!; exec",
+        pytest.param("mkfifo pipe; sleep 9 <pipe & exec 2>pipe; kill $!; exec", marks=pytest.mark.quick),
     ],
     ids=["a full disk", "closed", "a pipe that nobody reads any more"],
 )
-async def test_a_log_that_cannot_be_written_holds_up_no_delivery(bench: Bench, shell: str) -> None:
+async def test_a_log_that_cannot_be_written_holds_up_no_delivery(bench: Bench, report: Report, shell: str) -> None:
     process = bench.start(shell, environment={"RELAY_LOG_LEVEL": "debug"})
     await bench.insert(100)
     await bench.all_done(process)
+    recovery_s = await bench.recovers()
     assert await bench.ends(process) == 0
+    assert '"event"' not in bench.log
+    report(await bench.judged(), recovery_s, BACK_S)
+
+
+@contextmanager
+def collector(trouble: Literal["hangs", "is gone"]) -> Iterator[socket.socket]:
+    """A collector that takes every connection and says nothing, or takes none."""
+    with socket.socket() as listener:
+        listener.settimeout(0)
+        listener.bind(("127.0.0.1", 0))
+        if trouble == "hangs":
+            listener.listen(128)
+        yield listener
+
+
+@pytest.mark.parametrize("trouble", [pytest.param("hangs", marks=pytest.mark.quick), "is gone"])
+async def test_a_collector_in_trouble_holds_up_no_delivery_and_no_end(
+    bench: Bench, report: Report, trouble: Literal["hangs", "is gone"]
+) -> None:
+    with collector(trouble) as listener:
+        # One that hangs is waited for much longer than the test may take.
+        timeout_s = {"hangs": "600", "is gone": "1"}[trouble]
+        told = {"ENDPOINT": f"http://127.0.0.1:{listener.getsockname()[1]}", "TIMEOUT": timeout_s}
+        environment = {f"OTEL_EXPORTER_OTLP_{name}": text for name, text in told.items()}
+        process = bench.start(environment={**environment, "OTEL_BSP_SCHEDULE_DELAY": "50"})
+        await bench.insert(300)
+        await bench.all_done(process)
+        recovery_s = await bench.recovers()
+        if trouble == "hangs":
+            listener.accept()[0].close()  # it was asked
+        else:
+            await bench.says("traces_not_exported")
+        assert await bench.ends(process) == 0
+    assert await value(bench.connection, "SELECT max(attempts) FROM outbox.job") == 1
+    report(await bench.judged(), recovery_s, BACK_S)

@@ -18,6 +18,10 @@ SELECT (SELECT count(*) FROM pg_stat_activity WHERE application_name LIKE %s),
 _SHARE = 0.05
 _SLACK = {"rss_kib": 2048, "descriptors": 2, "connections": 1, "job_kib": 512, "indexes_kib": 512, "attempt_kib": 512}
 
+# What a replica may have open however short the run: its pool and its listener; and these, a socket for each slot of
+# two destinations, as many that are closing, and what any process has.
+_MOST = {"connections": 4 + 2, "descriptors": 4 + 2 + 2 * (2 * 16) + 16}
+
 
 @dataclass(frozen=True)
 class Gauges:
@@ -33,10 +37,11 @@ class Gauges:
 
 @dataclass(frozen=True)
 class Trend:
-    """A line through one gauge's readings: their mean, and what it rises by in an hour and in the run."""
+    """A line through one gauge's readings: their mean, their most, and the rise in an hour and in the run."""
 
     name: str
     mean: float
+    most: float
     per_hour: float
     in_run: float
 
@@ -44,6 +49,11 @@ class Trend:
     def flat(self) -> bool:
         """Whether it does not rise by more than noise; what falls does not grow."""
         return self.in_run <= max(_SLACK[self.name], _SHARE * self.mean)
+
+    @property
+    def bounded(self) -> bool:
+        """Whether it never was more than a replica may have."""
+        return self.most <= _MOST.get(self.name, self.most)
 
     def __str__(self) -> str:
         """For people."""
@@ -69,5 +79,6 @@ def trends(readings: Sequence[tuple[float, Gauges]]) -> list[Trend]:
     columns = zip(*(astuple(gauges) for _, gauges in readings), strict=True)
     for each, values in zip(fields(Gauges), columns, strict=True):
         slope = statistics.linear_regression(times_s, values).slope
-        found.append(Trend(each.name, statistics.fmean(values), 3600 * slope, (times_s[-1] - times_s[0]) * slope))
+        mean, in_run = statistics.fmean(values), (times_s[-1] - times_s[0]) * slope
+        found.append(Trend(each.name, mean, max(values), 3600 * slope, in_run))
     return found

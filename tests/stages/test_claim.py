@@ -30,12 +30,14 @@ class Desk:
     held: dict[str, int] = field(default_factory=dict)
     jobs: list[Job] = field(default_factory=list)
     more: dict[str, bool] = field(default_factory=dict)
+    names: Sequence[str] = ("shop", "mail")
+    asked: list[str] = field(default_factory=list)
     woken: int = 0
 
     def __post_init__(self) -> None:
         self.claimer = Claimer(
             self.store,
-            [Destination("shop", "http://127.0.0.1/"), Destination("mail", "http://127.0.0.1/")],
+            [Destination(name, "http://127.0.0.1/") for name in self.names],
             wanted=self._wanted,
             bytes_held=lambda name: self.held.get(name, 0),
             payload_budget_bytes=self.budget_bytes,
@@ -48,6 +50,7 @@ class Desk:
         )
 
     def _wanted(self, name: str) -> Room:
+        self.asked.append(name)
         free = self.free if name == "shop" else self.mail_free
         return Room(free, min(free, self.retries_free))
 
@@ -261,6 +264,20 @@ async def test_a_ring_during_a_claim_that_may_not_have_seen_its_job_is_answered_
     assert await step == desk.claimer._views["shop"].look_s == 0.0
     await desk.claimer.step()
     assert desk.claimer._views["shop"].look_s > 0.0
+
+
+async def test_one_claim_is_for_fifty_destinations_at_most_and_those_that_were_rung_are_first(store: Store) -> None:
+    names = [f"{number:03}" for number in range(120)]
+    desk = Desk(store, names=names, mail_free=1)
+    for _ in range(3):
+        before = len(desk.asked)
+        await desk.claimer.step()
+        assert len(desk.asked) == before + 50
+    assert set(desk.asked) == set(names)
+    desk.claimer.ring("119")
+    desk.asked.clear()
+    await desk.claimer.step()
+    assert desk.asked[0] == "119"
 
 
 async def test_a_ring_for_a_destination_of_somebody_else_is_ignored(desk: Desk, connection: Connection) -> None:

@@ -45,12 +45,12 @@
 {{- hasKey $replica "drain_s" | ternary $replica.drain_s 25 -}}
 {{- end }}
 
-{{- /* After the drain a replica takes up to five seconds to write its last outcomes. */ -}}
+{{- /* After the drain a replica takes up to ten seconds to write its last outcomes and to close its connections. */ -}}
 {{- define "relay.graceSeconds" -}}
 {{- $drain := include "relay.drainSeconds" . | float64 -}}
 {{- $grace := default (add (ceil $drain) 15) .Values.terminationGracePeriodSeconds | int -}}
-{{- if lt ($grace | float64) (addf $drain 5) -}}
-  {{- fail (printf "terminationGracePeriodSeconds, %d s, must be at least config.replica.drain_s, %v s, + 5 s to write the last outcomes; raise the one, lower the other, or leave terminationGracePeriodSeconds empty" $grace $drain) -}}
+{{- if lt ($grace | float64) (addf $drain 10) -}}
+  {{- fail (printf "terminationGracePeriodSeconds, %d s, must be at least config.replica.drain_s, %v s, + 10 s to write the last outcomes and close its connections; raise the one, lower the other, or leave terminationGracePeriodSeconds empty" $grace $drain) -}}
 {{- end -}}
 {{- $grace -}}
 {{- end }}
