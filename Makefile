@@ -12,7 +12,7 @@ DEMO := .venv/.demo
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help venv demo stand psql test package-test image-test chart-test chart-docs retain sample tracing transport hanging rate producers catalog browser screenshots pages rollout pooled failover matrix bench backlog model histories lanes fuzz faults resources soak chaos lint ruff types floors migrations docs wheel requirements clean
+.PHONY: help venv demo stand psql test package-test image-test chart-test chart-docs retain sample tracing transport hanging rate producers catalog browser screenshots pages rollout pooled failover matrix bench backlog troubles profile model histories lanes fuzz faults resources soak chaos lint ruff types floors migrations docs wheel requirements clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' Makefile
@@ -119,6 +119,12 @@ bench: $(READY) ## beside the textbook, bare loops and peers; QUICK=1 for the sh
 backlog: $(READY) ## pages that a claim touches with JOBS=10000000 due
 	@$(BIN)/python -m tests.bench.flat $(if $(JOBS),--jobs $(JOBS))
 
+troubles: $(READY) ## throughput, CPU and latency with a backlog, broken and many destinations, vacuum held back; QUICK=1
+	@$(BIN)/python -m tests.bench.troubles $(if $(QUICK),--quick)
+
+profile: $(READY) ## where a replica's CPU time goes; LANES=20 or LANES=each
+	@$(BIN)/python -m tests.bench.profile $(if $(LANES),--lanes $(LANES))
+
 model: ## the lane protocol's model, checked exhaustively by Spin (Debian: apt-get install spin gcc)
 	@sh tests/model/check.sh
 
@@ -131,11 +137,11 @@ lanes: $(READY) ## bursts, locked and hot lanes, and what ordering costs; QUICK=
 fuzz: $(READY) ## CASES=6000 of hostile rows, configuration, answers, requests and arguments; SEED= JSON=1
 	@$(BIN)/python -m tests.fuzz --cases $(CASES) $(if $(SEED),--seed $(SEED)) $(if $(JSON),--json)
 
-faults: $(READY) ## the network and PostgreSQL fail under load, as root (Debian: iproute2 iptables); ONLY='silent or killed'
-	@$(BIN)/pytest tests/faults/network.py tests/faults/postgresql.py $(if $(ONLY),-k '$(ONLY)')
+faults: $(READY) ## the network and PostgreSQL fail under load, as root (Debian: iproute2 iptables); QUICK=1 ONLY='silent or killed'
+	@$(BIN)/pytest $(addprefix tests/faults/,network.py postgresql.py disks.py defaults.py) $(if $(QUICK),-m quick) $(if $(ONLY),-k '$(ONLY)')
 
-resources: $(READY) ## descriptors, memory, clock and log that fail a replica (Debian package: faketime; root)
-	@$(BIN)/pytest -q tests/faults/resources.py
+resources: $(READY) ## descriptors, memory, clock and log that fail a replica, as root (Debian: iproute2 faketime); QUICK=1
+	@$(BIN)/pytest -q $(addprefix tests/faults/,resources.py memory.py) $(if $(QUICK),-m quick)
 
 soak: $(READY) ## MINUTES=10 of load with restarts: nothing lost, and everything flat; SEED= JSON=1
 	@$(BIN)/python -m tests.soak --minutes $(MINUTES) $(if $(SEED),--seed $(SEED)) $(if $(JSON),--json)

@@ -22,7 +22,9 @@ CONFLICTS = (errors.UniqueViolation, errors.DeadlockDetected, errors.LockNotAvai
 # The database is away, starting, stopping, a standby by now, or has no connection left for us.
 # A standby refuses BEGIN READ WRITE as a feature that is not supported.
 _STANDBY = (errors.ReadOnlySqlTransaction, errors.FeatureNotSupported)
-UNAVAILABLE = (psycopg.OperationalError, psycopg.InterfaceError, *_STANDBY, PoolTimeout, TimeoutError)
+# The server has heard nothing of us for too long and ended the session; psycopg counts that among internal errors.
+_ENDED = (errors.IdleInTransactionSessionTimeout, errors.TransactionTimeout)
+UNAVAILABLE = (psycopg.OperationalError, psycopg.InterfaceError, *_STANDBY, *_ENDED, PoolTimeout, TimeoutError)
 
 _LOCK_TIMEOUT_MS = 2_000
 # How much later than the database's own limit on a statement ours on a transaction is.

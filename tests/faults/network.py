@@ -82,7 +82,6 @@ async def test_nothing_is_lost_when_connections_to_postgresql_stay_open_and_go_s
         report(await running.judged(), recovery_s, DATABASE_BACK_S)
 
 
-@pytest.mark.quick
 async def test_nothing_is_lost_when_connections_to_receivers_stay_open_and_go_silent(
     nest: Nest, server: Postgres, report: Report
 ) -> None:

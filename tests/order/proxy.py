@@ -15,8 +15,8 @@ _HAPPENED = b"C\0\0\0\x0bCOMMIT\0"
 class Proxy:
     """A TCP proxy on 127.0.0.1 to the PostgreSQL at `server_port`, as an async context manager.
 
-    `lose` is armed for one COMMIT: `question` keeps it from the server, which has heard what leads up to it; `answer`
-    keeps what the server says to it from the client, after it has happened. Either way the connection is gone. The first `spared` of them are not lost.
+    `lose` is armed for one COMMIT: `question` keeps it from the server, `answer` keeps what the server says to it
+    from the client, after it has happened. Either way the connection is gone. The first `spared` of them are not lost.
     """
 
     server_port: int
@@ -47,9 +47,12 @@ class Proxy:
                     if self.spared == 0:
                         self.lose = None
                         self.lost += 1
+                        # The rest of the transaction may be in the same segment, and is not lost with it.
+                        writer.write(data[: data.index(commit)])
                         if kind == "question":
-                            writer.write(data[: data.index(commit)])
-                            await writer.drain()
+                            # The server reads to the end, rolls back and hangs up; then the client is told.
+                            writer.write_eof()
+                            return
                         break
                     self.spared -= 1
                 writer.write(data)

@@ -90,6 +90,8 @@ class Installation:
     def __init__(self, nest: Nest, folder: Path, dsn: str) -> None:
         self.dsn = dsn
         self.replicas: list[Replica] = []
+        #: What the commands printed.
+        self.said: list[str] = []
         self.environment = {
             **{name: value for name, value in os.environ.items() if not name.startswith(("RELAY_", "OTEL_"))},
             "PYTHONPATH": str(Path(relay.__file__).parents[1]),
@@ -136,6 +138,7 @@ class Installation:
         async with asyncio.timeout(PATIENCE_S):
             output, error = await process.communicate()
         assert process.returncode is not None
+        self.said += [output.decode(), error.decode()]
         return Done(process.returncode, output.decode(), error.decode())
 
     async def start(self, name: str = "one") -> Replica:
@@ -167,12 +170,14 @@ class Installation:
         return replica
 
     async def close(self) -> None:
-        """Kill what still runs. Raises AssertionError when a replica logged what none ever should."""
+        """Kill what still runs. Raises AssertionError when one logged what none ever should, or said a secret."""
         for replica in self.replicas:
             replica.process.kill()
             await replica.ended()
             self._nest.forget(replica.process)
         await asyncio.gather(*self._readers)
+        self.said += [json.dumps(replica.events, ensure_ascii=False) for replica in self.replicas]
+        assert not any(SECRET.removeprefix("whsec_") in each for each in self.said)
         for replica in self.replicas:
             assert replica.stray == []
             for bug in ("lane_healed", "loop_crashed", "attempt_crashed", "outcomes_not_written"):
