@@ -8,6 +8,7 @@ from typing import Any, Self
 
 import psycopg
 from psycopg import AsyncConnection, AsyncTransaction, IsolationLevel, errors
+from psycopg.pq import TransactionStatus
 from psycopg.types.array import ListBinaryDumper
 from psycopg.types.numeric import Int8BinaryDumper, Int8Dumper
 from psycopg_pool import AsyncConnectionPool, PoolTimeout
@@ -102,9 +103,12 @@ class Database:
                         await connection.execute(SQL[name], parameters, binary=True) for name, parameters in statements
                     ]
             except psycopg.Error:
-                # The server passed over the end of the transaction too.
-                if not connection.closed:
+                status = connection.info.transaction_status
+                if status is TransactionStatus.INERROR:
+                    # The server passed over the end of the transaction too.
                     await connection.rollback()
+                elif status is not TransactionStatus.IDLE:
+                    await connection.close()
                 raise
             return [await cursor.fetchall() if cursor.description else [] for cursor in cursors]
 
@@ -130,6 +134,12 @@ class Database:
                 # A demoted primary answers, so the pool would keep it for ever.
                 await connection.close()
                 raise
+            except psycopg.InternalError as confused:
+                if type(confused) is not psycopg.InternalError:
+                    raise
+                # A pooler whose server dies at a COMMIT passes on what that said, and adds an error of its own.
+                await connection.close()
+                raise psycopg.OperationalError(str(confused)) from confused
 
     async def _begin(self, connection: AsyncConnection, lock_timeout_ms: int, *, durable: bool) -> None:
         settings: Parameters = {

@@ -16,6 +16,8 @@ _CREDENTIALS = {"authorization", "cookie"}
 # A lease must outlast the longest attempt and its bookkeeping; a drain must fit one attempt and its settle.
 LEASE_MARGIN_S = 5
 SETTLE_MARGIN_S = 5
+# After the drain the last outcomes may take 8 s to be written (relay/stop.py), the pool 2 s to close.
+STOP_MARGIN_S = 10
 
 
 def contradictions(settings: "Settings") -> Iterator[Complaint]:
@@ -31,8 +33,8 @@ def contradictions(settings: "Settings") -> Iterator[Complaint]:
             if each.deadline_s + margin_s >= limit_s:
                 text = f"{each.deadline_s:g} s + {margin_s} s must be less than {{other}}, {limit_s:g} s"
                 yield Complaint(deadline, text, ("replica", key))
-    if replica.drain_s >= replica.termination_grace_s:
-        text = f"{replica.drain_s:g} s must be less than {{other}}, {replica.termination_grace_s:g} s"
+    if replica.drain_s + STOP_MARGIN_S > replica.termination_grace_s:
+        text = f"{replica.drain_s:g} s + {STOP_MARGIN_S} s must be at most {{other}}, {replica.termination_grace_s:g} s"
         yield Complaint(("replica", "drain_s"), text, ("replica", "termination_grace_s"))
     for name, destination in settings.destinations.items():
         yield from _of_destination(destination, ("destinations", name))

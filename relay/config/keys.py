@@ -60,7 +60,8 @@ class Replica(Group):
     drain_s: Seconds = 25.0
     """How long a stopping replica finishes what is in flight before it releases the rest."""
     termination_grace_s: Seconds = 40.0
-    """When the platform kills a stopping process; must match the pod's termination grace period."""
+    """When the platform kills a stopping process: `drain_s` + 10 s or more; must match the pod's
+    termination grace period."""
     skip_broken_destinations: bool = False
     """Whether a replica starts without destinations that are configured wrongly; their jobs wait. Else it refuses."""
     payload_budget_bytes: Annotated[int, Field(ge=1_048_576, le=1 << 40), Number] = 256 * 1_048_576

@@ -31,7 +31,9 @@ _RULES = """\
 ## Rules between keys
 
 - `deadline_s` + 5 < `replica.lease_s`, for `defaults` and every destination.
-- `deadline_s` + 5 < `replica.drain_s` < `replica.termination_grace_s`.
+- `deadline_s` + 5 < `replica.drain_s`.
+- `replica.drain_s` + 10 ≤ `replica.termination_grace_s`: what a replica that stops needs after the drain, to write the
+  last outcomes and to close its connections.
 - `retry.base_s` ≤ `retry.cap_s`.
 - `signed: true` needs `secrets`; `signed: false` allows none.
 - `http://` to a host that is not loopback needs `insecure_http: true`.

@@ -114,7 +114,7 @@ def configuration(dsn: str, port: int) -> dict[str, object]:
     """relay.yaml of the demo: patience of seconds instead of hours."""
     return {
         "database": {"dsn": dsn},
-        "replica": {"lease_s": 8, "drain_s": 8, "termination_grace_s": 12},
+        "replica": {"lease_s": 8, "drain_s": 8, "termination_grace_s": 18},
         "retention": {"sweep_s": 1},
         "defaults": {
             "deadline_s": 2,

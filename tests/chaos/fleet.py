@@ -27,7 +27,7 @@ def configuration(dsn: str, port: int, name: str, **groups: Mapping[str, object]
             "lease_s": LEASE_S,
             "poll_s": 0.2,
             "drain_s": 5.8,
-            "termination_grace_s": 15,
+            "termination_grace_s": 16,
         },
         "retention": {"sweep_s": 0.5},
         "defaults": {

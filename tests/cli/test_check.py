@@ -51,7 +51,7 @@ async def test_a_drain_that_does_not_fit_the_grace_period_is_a_fault(relay: Rela
     configure(configured, more="replica: {drain_s: 45}\n")
     ran = await relay("check", "--json")
     assert ran.code == 1
-    assert "45 s must be less than replica.termination_grace_s, 40 s" in ran.lines[0]["sentence"]
+    assert "45 s + 10 s must be at most replica.termination_grace_s, 40 s" in ran.lines[0]["sentence"]
 
 
 async def test_a_secret_that_cannot_be_read_is_a_fault_and_the_rest_is_looked_at(relay: Relay) -> None:

@@ -50,7 +50,8 @@ UNSIGNED = "destinations:\n  a:\n    url: https://a.example\n    signed: false\n
         ("destinations: {A: {url: 'https://a', signed: false}}",
          "destinations.A: 'A': expected 1 to 63 of a-z 0-9 _ -, beginning with a letter or digit"),
         ("destinations: {a: }", "destinations.a.url: not set, and there is no default"),
-        ("replica: {drain_s: 40}", "replica.drain_s: 40 s must be less than replica.termination_grace_s, 40 s"),
+        ("replica: {drain_s: 30.5}",
+         "replica.drain_s: 30.5 s + 10 s must be at most replica.termination_grace_s, 40 s"),
         ("defaults: {deadline_s: 20}", "defaults.deadline_s: 20 s + 5 s must be less than replica.drain_s, 25 s"),
         ("replica: {lease_s: 20}", "defaults.deadline_s: 15 s + 5 s must be less than replica.lease_s, 20 s"),
         ("defaults: {retry: {base_s: 90, cap_s: 80}}",
@@ -145,6 +146,10 @@ def test_a_destination_without_secrets_has_to_say_that_it_is_not_signed(refused:
 
 def test_every_fault_is_told_at_once(refused: Refused) -> None:
     assert len(refused("log: {level: loud, format: xml}\ndatabase: {pool_size: 1}\nnope: 1")) == 4
+
+
+def test_a_drain_that_leaves_just_enough_of_the_grace_period_is_taken(loaded: Load) -> None:
+    assert loaded("replica: {drain_s: 30}").replica.drain_s == 30
 
 
 @pytest.mark.parametrize("topic", ["*", "order.paid", "order.*", "order.paid.*", "Bestellung/ü"])

@@ -70,7 +70,7 @@ class Bench:
         return self.nest.start(command, log=self.nest.path / f"replica-{name}.log", env=environment)
 
     def _configuration(self, name: str, urls: Mapping[str, str]) -> dict[str, object]:
-        replica = {"name": name, "lease_s": LEASE_S, "poll_s": 0.2, "drain_s": 8, "termination_grace_s": 12}
+        replica = {"name": name, "lease_s": LEASE_S, "poll_s": 0.2, "drain_s": 8, "termination_grace_s": 18}
         destination = {"signed": True, "secrets": [{"env": "SECRET"}], "insecure_http": True}
         return {
             "database": {"dsn": self.dsn},

@@ -3,7 +3,6 @@
 import asyncio
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from typing import Literal
 
 import pytest
 
@@ -15,11 +14,11 @@ from tests.faults.conftest import Report
 from tests.faults.proxy import Proxy
 from tests.faults.wire import Wire
 from tests.faults.world import DATABASE_BACK_S, REPLICAS, World, world
+from tests.order.proxy import Loss
 from tests.order.proxy import Proxy as Commits
 
 pytestmark = pytest.mark.timeout(300)
 
-Lost = Literal["question", "answer"]
 Fault = Callable[[Wire], AbstractContextManager[None]]
 LONGER_THAN_A_LEASE_S = LEASE_S + 3
 FAULTS: list[tuple[str, float, Fault]] = [
@@ -95,9 +94,9 @@ async def test_nothing_is_lost_when_connections_to_receivers_stay_open_and_go_si
         report(await running.judged(), recovery_s, RECEIVER_BACK_S)
 
 
-@pytest.mark.parametrize("lost", ["question", pytest.param("answer", marks=pytest.mark.quick)])
+@pytest.mark.parametrize("lost", ["question", pytest.param("answer", marks=pytest.mark.quick), "certainty"])
 async def test_nothing_is_lost_when_commits_of_the_relay_are_lost_again_and_again(
-    lost: Lost, nest: Nest, server: Postgres, report: Report
+    lost: Loss, nest: Nest, server: Postgres, report: Report
 ) -> None:
     dsn = server.create_database("faults")
     async with Commits(server.port) as proxy, world(nest, server, dsn, port=proxy.port) as running:

@@ -13,7 +13,7 @@ from tests.service.table import rows, until, value
 
 # The shortest lease that this deadline allows.
 DEADLINE_S = 3
-SHORT = {"lease_s": 8.5, "drain_s": 8.5, "termination_grace_s": 10, "poll_s": 0.5}
+SHORT = {"lease_s": 8.5, "drain_s": 8.5, "termination_grace_s": 20, "poll_s": 0.5}
 SLOTS = 8
 
 

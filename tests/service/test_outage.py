@@ -18,7 +18,7 @@ from tests.service.table import counts, rows, until
 ENTITIES, JOBS, SLOTS = 16, 400, 4
 OUTAGE_S = 10.0
 # A claim whose answer was lost is taken back after the lease, so it is the shortest that the deadline allows.
-SHORT = {"lease_s": 8.5, "drain_s": 8.5, "termination_grace_s": 10, "poll_s": 0.5}
+SHORT = {"lease_s": 8.5, "drain_s": 8.5, "termination_grace_s": 20, "poll_s": 0.5}
 
 Trouble = Callable[[Postgres, Sequence[Replica]], Awaitable[None]]
 
