@@ -6,10 +6,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from tests.bench.measure import Bench, Figures
-from tests.bench.sides import ONE_A_LANE, PEERS, RELAY, SLOTS, TEXTBOOK, TWENTY_LANES
+from tests.bench.sides import LEAN_TEXTBOOK, ONE_A_LANE, PEERS, RELAY, SLOTS, TEXTBOOK, TWENTY_LANES
 
 # A slow side needs fewer jobs for as many seconds of CPU time.
-SHARES = {"textbook": 0.2, "relay, 20 lanes": 0.4, "pgqueuer": 0.5, "faststream-outbox": 0.3, "procrastinate": 0.1}
+SHARES = {
+    "textbook, our table": 0.2,
+    "textbook, its own table": 0.2,
+    "relay, 20 lanes": 0.4,
+    "pgqueuer": 0.5,
+    "faststream-outbox": 0.3,
+    "procrastinate": 0.1,
+}
 
 
 @dataclass(frozen=True)
@@ -46,7 +53,7 @@ def deliveries(bench: Bench, jobs: int, payload_bytes: int, *, pairs: int, round
         relay.append(bench.deliveries(RELAY, jobs, payload_bytes))
         bare.append(bench.bare("aiohttp", jobs, payload_bytes))
     turns: list[Sequence[Figures]] = [bare, [bench.bare("sender", jobs, payload_bytes)], relay]
-    others = (ONE_A_LANE, TWENTY_LANES, TEXTBOOK, *PEERS)
+    others = (ONE_A_LANE, TWENTY_LANES, TEXTBOOK, LEAN_TEXTBOOK, *PEERS)
     by_round = [
         [bench.deliveries(side, int(jobs * SHARES.get(side.name, 1)), payload_bytes) for side in others]
         for _ in range(rounds)
@@ -81,6 +88,7 @@ def ratios(found: Deliveries) -> dict[str, object]:
     return {
         "pg_cpu_vs_textbook": round(textbook.postgres_ms / relay.postgres_ms, 2),
         "pg_cpu_vs_textbook_ordered": round(textbook.postgres_ms / by_side[ONE_A_LANE.name].postgres_ms, 2),
+        "pg_cpu_vs_lean_textbook": round(by_side[LEAN_TEXTBOOK.name].postgres_ms / relay.postgres_ms, 2),
         "pg_cpu_vs_textbook_20_lanes": round(textbook.postgres_ms / by_side[TWENTY_LANES.name].postgres_ms, 2),
         "deliveries_per_cpu_s_vs_bare": round(found.relay_vs_bare, 2),
         "pairs": len(found.vs_bare),

@@ -1,7 +1,9 @@
 """What a benchmark may not fall below, whatever the machine: reads what `make bench JSON=1` prints, and repeats it.
 
 Ratios and counts only. Ratios of CPU time are held to what is far from noise, the one to the bare loop as the median
-of pairs measured side by side; counts to the baseline below, which changes only together with what it counts.
+of pairs measured side by side (between 0.95 and 1.15 on a quiet machine; PostgreSQL is a third process on its two
+cores, so a busy one slows the relay more than the loop); counts to the baseline below, which changes only together with
+what it counts.
 """
 
 import json
@@ -9,7 +11,7 @@ import sys
 from collections.abc import Mapping
 from typing import Any
 
-FLOORS = {"pg_cpu_vs_textbook": 4.0, "pg_cpu_vs_textbook_ordered": 3.0, "deliveries_per_cpu_s_vs_bare": 0.8}
+FLOORS = {"pg_cpu_vs_textbook": 4.0, "pg_cpu_vs_textbook_ordered": 3.0, "deliveries_per_cpu_s_vs_bare": 0.65}
 PAIRS_FLOOR = 3
 PEERS_FLOOR = 1.5
 FLATNESS_CEILING = 1.5

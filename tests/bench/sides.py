@@ -1,6 +1,5 @@
 """The systems that deliver jobs, each obeying the verbs of `tests.bench.peers.verbs` in a database of its own."""
 
-import asyncio
 import os
 import signal
 import subprocess
@@ -15,7 +14,6 @@ import psycopg
 
 from relay.demo.nest import Nest
 from relay.demo.postgres import Postgres
-from relay.migrate import migrate
 from tests.bench.rig import ENVIRONMENT, ROOT
 
 SLOTS = 64
@@ -28,15 +26,17 @@ OPTIONS = {
     "max_connections": "300",
 }
 _OUR_LEFT = "SELECT count(*) FROM outbox.job WHERE status <> 'done'"
+_TEXTBOOKS_LEFT = "SELECT count(*) FROM textbook.job WHERE status <> 'done'"
 
 
 @dataclass(frozen=True)
 class Side:
-    """One system: the module that obeys, and the query that tells how many jobs are not delivered."""
+    """One system: the module that obeys, the query that tells how many jobs are not delivered, and their table."""
 
     name: str
     module: str
     left: str = _OUR_LEFT
+    table: str = "outbox.job"
     environment: Mapping[str, str] = field(default_factory=dict)
     peer: bool = False
 
@@ -44,7 +44,8 @@ class Side:
 RELAY = Side("relay, unordered", "ours")
 ONE_A_LANE = Side("relay, one job a lane", "ours", environment={"BENCH_LANES": "each"})
 TWENTY_LANES = Side("relay, 20 lanes", "ours", environment={"BENCH_LANES": "20"})
-TEXTBOOK = Side("textbook", "textbook")
+TEXTBOOK = Side("textbook, our table", "textbook", environment={"BENCH_TABLE": "ours"})
+LEAN_TEXTBOOK = Side("textbook, its own table", "textbook", _TEXTBOOKS_LEFT, "textbook.job")
 PEERS = (
     Side("pgqueuer", "peers.pgqueuer", "SELECT count(*) FROM pgqueuer", peer=True),
     Side("faststream-outbox", "peers.faststream", "SELECT count(*) FROM outbox", peer=True),
@@ -79,10 +80,7 @@ class Stage:
         self.dsn = postgres.create_database(self.database)
         self._python = peers_python() if side.peer else sys.executable
         self.environment = {**ENVIRONMENT, "BENCH_HOME": str(nest.path), **side.environment}
-        if side.peer:
-            self.obey("prepare")
-        else:
-            asyncio.run(migrate(self.dsn))
+        self.obey("prepare")
 
     def argv(self, verb: str, *arguments: object) -> list[str]:
         """The command line of a verb."""

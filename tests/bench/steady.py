@@ -55,7 +55,7 @@ def steady(nest: Nest, postgres: Postgres, side: Side, in_flight: int, delay_s: 
         time.sleep(seconds)
         arrived, took_s = _arrived(url) - before, time.monotonic() - started_s
         client_s, postgres_s = cpu.process_s(process.pid) - client_s, cpu.tree_s(postgres.pid) - postgres_s
-        connection.execute("TRUNCATE outbox.job")  # it is not to deliver the rest before it ends
+        connection.execute(f"TRUNCATE {side.table}".encode())  # it is not to deliver the rest before it ends
     return Steady(side.name, in_flight, delay_s, arrived / took_s, client_s / took_s, postgres_s / took_s)
 
 
