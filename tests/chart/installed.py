@@ -17,7 +17,7 @@ from relay.errors import ConfigError
 from tests.chart.helm import ROOT, Engine, Helm4, RefusedError
 from tests.chart.kubelet import MOUNT, lay_out
 from tests.chart.matrix import BILLING, DATABASE, MATRIX
-from tests.chart.pod import specs
+from tests.chart.pod import one, specs
 from tests.receiver import Receiver
 
 # What the Secrets hold; every other key is a text of no meaning.
@@ -91,6 +91,14 @@ def _free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
+
+
+def test_the_setup_job_of_a_release_without_destinations_only_migrates() -> None:
+    # `relay sync` refuses to register nothing, and an installation would fail with it.
+    for row, verbs in (("smallest", ["migrate"]), ("one destination", ["migrate", "sync"])):
+        pod = one(Helm4().render(MATRIX[row]), "Job", "relay-setup")["spec"]["template"]["spec"]
+        containers = [*pod.get("initContainers", []), *pod["containers"]]
+        assert [each["args"][-1] for each in containers] == verbs
 
 
 async def test_the_setup_job_and_a_replica_run_with_what_the_chart_gives_them(
