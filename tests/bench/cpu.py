@@ -1,9 +1,43 @@
 """CPU seconds as the operating system counts them, for one process or for a server with its children."""
 
 import os
+import subprocess
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
+from relay.demo.postgres import Postgres
+
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
+
+
+@dataclass(frozen=True)
+class Spent:
+    """Seconds by the clock, and CPU seconds of the clients and of PostgreSQL apart."""
+
+    wall_s: float
+    client_s: float
+    postgres_s: float
+
+
+class Meter:
+    """Measures what clients and PostgreSQL spend from here on."""
+
+    def __init__(self, postgres: Postgres, clients: Sequence[subprocess.Popen[bytes]]) -> None:
+        assert postgres.pid is not None
+        self._postgres_pid = postgres.pid
+        self._clients = clients
+        self._before = self._now()
+
+    def spent(self) -> Spent:
+        """What was spent since."""
+        before, now = self._before, self._now()
+        return Spent(now.wall_s - before.wall_s, now.client_s - before.client_s, now.postgres_s - before.postgres_s)
+
+    def _now(self) -> Spent:
+        client_s = sum(process_s(client.pid) for client in self._clients)
+        return Spent(time.monotonic(), client_s, tree_s(self._postgres_pid))
 
 
 def process_s(pid: int) -> float:

@@ -118,17 +118,16 @@ class Rest:
 def rest(nest: Nest, postgres: Postgres, side: Side, url: str, seconds: float) -> Rest:
     """Watches an idle side for so long, after it has delivered to `url`."""
     stage = Stage(nest, postgres, side)
-    assert postgres.pid is not None
     query = b"""SELECT coalesce(sum(calls), 0)::bigint FROM pg_stat_statements s JOIN pg_database d ON d.oid = s.dbid
                  WHERE d.datname = %s AND s.userid <> 'watcher'::regrole"""
     with stage.connect() as connection, stage.running(url) as process:
         time.sleep(2)  # it polls quickly for a second before it is idle
         before = connection.execute(query, (stage.database,)).fetchone()
-        client_s, postgres_s = cpu.process_s(process.pid), cpu.tree_s(postgres.pid)
+        meter = cpu.Meter(postgres, [process])
         time.sleep(seconds)
-        client_s, postgres_s = cpu.process_s(process.pid) - client_s, cpu.tree_s(postgres.pid) - postgres_s
+        spent = meter.spent()
         after = connection.execute(query, (stage.database,)).fetchone()
     assert before is not None
     assert after is not None
     minutes = seconds / 60
-    return Rest((after[0] - before[0]) / minutes, 1000 * client_s / minutes, 1000 * postgres_s / minutes)
+    return Rest((after[0] - before[0]) / minutes, 1000 * spent.client_s / minutes, 1000 * spent.postgres_s / minutes)

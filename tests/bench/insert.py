@@ -41,7 +41,6 @@ class Rate:
 
 def _rate(rig: Rig, postgres: Postgres, producers: int, seconds: float) -> Rate:
     """Inserts for so long; a listener hears the NOTIFYs, as a replica would."""
-    assert postgres.pid is not None
     line, counts = threading.Barrier(producers + 1), []
 
     def produce() -> None:
@@ -60,11 +59,11 @@ def _rate(rig: Rig, postgres: Postgres, producers: int, seconds: float) -> Rate:
         for thread in threads:
             thread.start()
         line.wait()
-        started_s, postgres_s = time.monotonic(), cpu.tree_s(postgres.pid)
+        meter = cpu.Meter(postgres, [])
         for thread in threads:
             thread.join()
-        took_s, postgres_s = time.monotonic() - started_s, cpu.tree_s(postgres.pid) - postgres_s
-    return Rate(sum(counts) / took_s, 1000 * postgres_s / sum(counts))
+        spent = meter.spent()
+    return Rate(sum(counts) / spent.wall_s, 1000 * spent.postgres_s / sum(counts))
 
 
 def inserts(rig: Rig, postgres: Postgres, seconds: float, turns: int) -> dict[int, dict[str, Rate]]:

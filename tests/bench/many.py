@@ -61,17 +61,17 @@ def _many(postgres: Postgres, rig: Rig, destinations: int, seconds: float) -> Ma
         with rig.replica(named) as replica:
             time.sleep(_POLLS_QUICKLY_S)
             calls, pages = _claims(rig, connection)
-            client_s, postgres_s = cpu.process_s(replica.pid), cpu.tree_s(postgres.pid)
+            meter = cpu.Meter(postgres, [replica])
             time.sleep(seconds)
-            client_s, postgres_s = cpu.process_s(replica.pid) - client_s, cpu.tree_s(postgres.pid) - postgres_s
+            spent = meter.spent()
             now_calls, now_pages = _claims(rig, connection)
         # Polled rarely, so that hardly a job meets a look at all of them.
         with rig.replica(named, replica={"poll_s": 60}):
             _quiet(rig, connection)
             pages_a_job = statistics.median(_pages_a_job(rig, connection) for _ in range(_PROBES))
     return Many(
-        destinations, (now_calls - calls) / seconds, (now_pages - pages) / seconds, 1000 * client_s / seconds,
-        1000 * postgres_s / seconds, pages_a_job,
+        destinations, (now_calls - calls) / seconds, (now_pages - pages) / seconds, 1000 * spent.client_s / seconds,
+        1000 * spent.postgres_s / seconds, pages_a_job,
     )  # fmt: skip
 
 

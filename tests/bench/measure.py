@@ -88,7 +88,6 @@ class Bench:
     def deliveries(self, side: Side, jobs: int, payload_bytes: int, *, checkpoint: bool = False) -> Figures:
         """Delivers `jobs`, with a checkpoint between insert and delivery where asked: pages are logged whole then."""
         stage = Stage(self._nest, self._postgres, side)
-        assert self._postgres.pid is not None
         with stage.connect() as connection:
             with stage.running(self._url) as process:
                 process.send_signal(signal.SIGSTOP)
@@ -99,14 +98,11 @@ class Bench:
                     connection.execute("CHECKPOINT")
                 [dead] = _row(connection, _DEAD)
                 used = _row(connection, _USED, stage.database)
-                client_s, postgres_s = cpu.process_s(process.pid), cpu.tree_s(self._postgres.pid)
-                started_s = time.monotonic()
+                meter = cpu.Meter(self._postgres, [process])
                 process.send_signal(signal.SIGCONT)
                 requests, keys = self._all_arrived(side, jobs, process)
                 stage.drained(connection, process)
-                wall_s = time.monotonic() - started_s
-                client_s = cpu.process_s(process.pid) - client_s
-                postgres_s = cpu.tree_s(self._postgres.pid) - postgres_s
+                spent = meter.spent()
                 statements, buffers, wal = (
                     after - before for after, before in zip(_row(connection, _USED, stage.database), used, strict=True)
                 )
@@ -115,8 +111,9 @@ class Bench:
                 time.sleep(0.02)
             [left_dead] = _row(connection, _DEAD)
         return Figures(
-            side.name, jobs, wall_s, client_s, postgres_s, statements, buffers, wal, left_dead - dead, requests - keys
-        )
+            side.name, jobs, spent.wall_s, spent.client_s, spent.postgres_s, statements, buffers, wal,
+            left_dead - dead, requests - keys,
+        )  # fmt: skip
 
     def _all_arrived(self, side: Side, jobs: int, process: subprocess.Popen[bytes]) -> tuple[int, int]:
         """Waits for the receiver, not for the database, which would count as the side's; requests and keys."""

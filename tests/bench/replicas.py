@@ -41,7 +41,6 @@ class Scaled:
 def scaled(nest: Nest, postgres: Postgres, replicas: int, jobs: int) -> Scaled:
     """`jobs` are there when all replicas are let go at once."""
     stage = Stage(nest, postgres, RELAY)
-    assert postgres.pid is not None
     with receiver(0) as url, stage.connect() as connection, contextlib.ExitStack() as stack:
         processes = [stack.enter_context(stage.running(url)) for _ in range(replicas)]
         [connections] = connection.execute(_CONNECTIONS).fetchone() or (0,)
@@ -50,17 +49,13 @@ def scaled(nest: Nest, postgres: Postgres, replicas: int, jobs: int) -> Scaled:
         stage.obey("insert", jobs, 500)
         connection.execute("ANALYZE")
         httpx.get(url, trust_env=False)
-        client_s = sum(cpu.process_s(process.pid) for process in processes)
-        postgres_s, started_s = cpu.tree_s(postgres.pid), time.monotonic()
+        meter = cpu.Meter(postgres, processes)
         for process in processes:
             process.send_signal(signal.SIGCONT)
         waits = _sample(connection, url, jobs)
-        took_s = time.monotonic() - started_s
-        client_s = sum(cpu.process_s(process.pid) for process in processes) - client_s
-        postgres_s = cpu.tree_s(postgres.pid) - postgres_s
-    return Scaled(
-        replicas, jobs / took_s, client_s / took_s, postgres_s / took_s, 1000 * postgres_s / jobs, connections, waits
-    )
+        spent = meter.spent()
+    per_s, client_core, postgres_core = (each / spent.wall_s for each in (jobs, spent.client_s, spent.postgres_s))
+    return Scaled(replicas, per_s, client_core, postgres_core, 1000 * spent.postgres_s / jobs, connections, waits)
 
 
 def _sample(connection: psycopg.Connection, url: str, jobs: int) -> Counter[str]:

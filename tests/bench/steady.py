@@ -42,7 +42,6 @@ class Steady:
 def steady(nest: Nest, postgres: Postgres, side: Side, in_flight: int, delay_s: float, seconds: float) -> Steady:
     """Counts what arrives in so many seconds, a second after a backlog that lasts longer was let go."""
     stage = Stage(nest, postgres, side)
-    assert postgres.pid is not None
     most_per_s = in_flight / delay_s if delay_s else _MOST_PER_S
     with receiver(1000 * delay_s) as url, stage.running(url, in_flight) as process, stage.connect() as connection:
         process.send_signal(signal.SIGSTOP)
@@ -50,13 +49,12 @@ def steady(nest: Nest, postgres: Postgres, side: Side, in_flight: int, delay_s: 
         connection.execute("ANALYZE")
         process.send_signal(signal.SIGCONT)
         time.sleep(_SETTLES_S)
-        before, started_s = _arrived(url), time.monotonic()
-        client_s, postgres_s = cpu.process_s(process.pid), cpu.tree_s(postgres.pid)
+        before, meter = _arrived(url), cpu.Meter(postgres, [process])
         time.sleep(seconds)
-        arrived, took_s = _arrived(url) - before, time.monotonic() - started_s
-        client_s, postgres_s = cpu.process_s(process.pid) - client_s, cpu.tree_s(postgres.pid) - postgres_s
+        arrived, spent = _arrived(url) - before, meter.spent()
         connection.execute(f"TRUNCATE {side.table}".encode())  # it is not to deliver the rest before it ends
-    return Steady(side.name, in_flight, delay_s, arrived / took_s, client_s / took_s, postgres_s / took_s)
+    per_s, client_core, postgres_core = (each / spent.wall_s for each in (arrived, spent.client_s, spent.postgres_s))
+    return Steady(side.name, in_flight, delay_s, per_s, client_core, postgres_core)
 
 
 def _arrived(url: str) -> int:

@@ -105,7 +105,7 @@ def cases(share: float) -> list[Case]:
     ]
 
 
-class _Meter:
+class _Load:
     """One case under way: holds the backlog at its size, and probes."""
 
     def __init__(self, connection: psycopg.AsyncConnection, arrivals: Arrivals) -> None:
@@ -141,22 +141,20 @@ class _Meter:
 
 async def _cost(rig: Rig, postgres: Postgres, case: Case, seconds: float) -> Cost:
     """Runs one case, whose table is filled."""
-    assert postgres.pid is not None
     async with Arrivals() as arrivals, await psycopg.AsyncConnection.connect(rig.dsn, autocommit=True) as connection:
         own = {"url": arrivals.url("/"), "max_in_flight": SLOTS}
         with rig.replica({NAME: own, **case.others}) as replica, _held_back(rig, case):
-            meter = _Meter(connection, arrivals)
+            load = _Load(connection, arrivals)
             while len(arrivals.at_s) < case.churn:
-                await meter.replace()
+                await load.replace()
                 await asyncio.sleep(_TICK_S)
-            await meter.run(_SETTLES_S)
-            meter.committed_s.clear()
-            before, started_s = len(arrivals.at_s), time.monotonic()
-            client_s, postgres_s = cpu.process_s(replica.pid), cpu.tree_s(postgres.pid)
-            await meter.run(seconds)
-            jobs, took_s = len(arrivals.at_s) - before, time.monotonic() - started_s
-            client_s, postgres_s = cpu.process_s(replica.pid) - client_s, cpu.tree_s(postgres.pid) - postgres_s
-            return Cost(jobs / took_s, 1000 * client_s / jobs, 1000 * postgres_s / jobs, await meter.waits_ms())
+            await load.run(_SETTLES_S)
+            load.committed_s.clear()
+            before, cpus = len(arrivals.at_s), cpu.Meter(postgres, [replica])
+            await load.run(seconds)
+            jobs, spent = len(arrivals.at_s) - before, cpus.spent()
+            client_ms, postgres_ms = 1000 * spent.client_s / jobs, 1000 * spent.postgres_s / jobs
+            return Cost(jobs / spent.wall_s, client_ms, postgres_ms, await load.waits_ms())
 
 
 @contextlib.contextmanager

@@ -4,24 +4,23 @@ through any more."""
 import asyncio
 import contextlib
 from types import TracebackType
-from typing import Self
+
+from tests.road import Road
 
 
-class Proxy:
-    """A TCP proxy on 127.0.0.1 to the port `to`, as an async context manager.
+class Proxy(Road):
+    """Carries everything, until it is told to carry nothing more.
 
     Unlike a dropped packet, what a silenced connection is sent is acknowledged, so that neither keepalives nor
     `tcp_user_timeout` find out: as behind a load balancer whose backend is gone, or before a server that is stuck.
     """
 
     def __init__(self, to: int) -> None:
-        self.to = to
-        self.port = 0
+        super().__init__(to)
         self.silenced = 0
         #: How often something was sent there after something had come back, on all connections together.
         self.round_trips = 0
         self._answered = True
-        self._server: asyncio.Server | None = None
         self._carrying: set[asyncio.Task[None]] = set()
         self._ends: list[asyncio.StreamWriter] = []
 
@@ -53,15 +52,9 @@ class Proxy:
                 await sink.drain()
         sink.close()
 
-    async def __aenter__(self) -> Self:
-        self._server = await asyncio.start_server(self._connected, "127.0.0.1", 0)
-        self.port = self._server.sockets[0].getsockname()[1]
-        return self
-
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.silence()
         self.cut()
-        if self._server is not None:
-            self._server.close()
+        await super().__aexit__(kind, error, trace)

@@ -2,9 +2,9 @@
 
 import asyncio
 import contextlib
-from dataclasses import dataclass, field
-from types import TracebackType
-from typing import Literal, Self
+from typing import Literal
+
+from tests.road import Road
 
 # A client's COMMIT, and the server's word that it has happened (CommandComplete), in the protocol of version 3.
 _ASKED = b"COMMIT\0"
@@ -16,24 +16,22 @@ _CRASHED = b"E" + (4 + len(_FIELDS)).to_bytes(4) + _FIELDS
 Loss = Literal["question", "answer", "certainty"]
 
 
-@dataclass
-class Proxy:
-    """A TCP proxy on 127.0.0.1 to the PostgreSQL at `server_port`, as an async context manager.
+class Proxy(Road):
+    """Carries everything but a COMMIT that is to be lost.
 
     `lose` is armed for one COMMIT: `question` keeps it from the server, `answer` keeps what the server says to it
     from the client, after it has happened; with `certainty` the client hears that, and of an error in the same breath.
     In each case the connection is gone. The first `spared` of them are not lost.
     """
 
-    server_port: int
-    port: int = 0
-    lose: Loss | None = None
-    spared: int = 0
-    lost: int = 0
-    _server: asyncio.Server | None = field(default=None, repr=False)
+    def __init__(self, to: int) -> None:
+        super().__init__(to)
+        self.lose: Loss | None = None
+        self.spared = 0
+        self.lost = 0
 
     async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        said, saying = await asyncio.open_connection("127.0.0.1", self.server_port)
+        said, saying = await asyncio.open_connection("127.0.0.1", self.to)
         ends = (writer, saying)
         async with asyncio.TaskGroup() as group:
             group.create_task(self._carry(reader, saying, {"question"}, _ASKED, ends))
@@ -67,14 +65,3 @@ class Proxy:
                 await writer.drain()
         for end in ends:
             end.close()
-
-    async def __aenter__(self) -> Self:
-        self._server = await asyncio.start_server(self._connected, "127.0.0.1", 0)
-        self.port = self._server.sockets[0].getsockname()[1]
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if self._server is not None:
-            self._server.close()
