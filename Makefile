@@ -116,8 +116,10 @@ matrix: $(READY) ## what talks to the database, on PostgreSQL 14 to 18 with ever
 bench: $(READY) ## beside the textbook, bare loops and peers; QUICK=1 for the short form, JOBS= JSON=1
 	@$(BIN)/python -m tests.bench $(if $(QUICK),--quick) $(if $(JOBS),--jobs $(JOBS)) $(if $(JSON),--json)
 
-backlog: $(READY) ## pages that a claim touches with JOBS=10000000 due
-	@$(BIN)/python -m tests.bench.flat $(if $(JOBS),--jobs $(JOBS))
+backlog: JOBS = 10000000
+backlog: $(READY) ## pages of a claim, throughput, CPU and latency with JOBS=10000000 due
+	@$(BIN)/python -m tests.bench.flat --jobs $(JOBS)
+	@$(BIN)/python -m tests.bench.troubles --backlog $(JOBS)
 
 troubles: $(READY) ## throughput, CPU and latency with a backlog, broken and many destinations, vacuum held back; QUICK=1
 	@$(BIN)/python -m tests.bench.troubles $(if $(QUICK),--quick)

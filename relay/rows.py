@@ -11,8 +11,7 @@ Row = tuple[Any, ...]
 Parameters = Mapping[str, object]
 
 
-@dataclass(frozen=True, slots=True)
-class Mark:
+class Mark(NamedTuple):
     """A place in one range of due rows: the (run_at, id) looked at last."""
 
     run_at: datetime | None = None
@@ -49,6 +48,15 @@ class Looked:
     rows: int
     last: Mark
     retries: bool = False
+
+
+class FirstDue(NamedTuple):
+    """A range with due rows, and the place before the first of them."""
+
+    destination: str
+    priority: int
+    retries: bool
+    before: Mark
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,6 +123,11 @@ def claimed(rows: Sequence[Row], sent_s: float) -> Claimed:
         jobs=[job(row, sent_s) for row in rows if row[0] is not None],
         looked=[Looked(row[1], row[15], row[16], Mark(row[17], row[18]), row[19]) for row in rows if row[0] is None],
     )
+
+
+def first_due(rows: Sequence[Row]) -> list[FirstDue]:
+    """The rows of first_due.sql."""
+    return [FirstDue(name, priority, retries, Mark(run_at, id_ - 1)) for name, priority, retries, run_at, id_ in rows]
 
 
 def job(row: Row, sent_s: float, chained: int = 0) -> Job:

@@ -8,7 +8,7 @@ from datetime import datetime
 from relay import lanes, rows
 from relay.database import CONFLICTS, Database
 from relay.model import Destination, Settlement
-from relay.rows import Claimed, Deleted, Parameters, Range, Reclaimed, Settled
+from relay.rows import Claimed, Deleted, FirstDue, Parameters, Range, Reclaimed, Settled
 
 _CLAIM_LOCK_TIMEOUT_MS = 100
 _CLAIM_TRIES = 4
@@ -54,6 +54,11 @@ class Store:
             else:
                 return rows.claimed(found, sent_s)
         raise AssertionError("the last try returns or raises")
+
+    async def first_due(self) -> list[FirstDue]:
+        """Each range of anybody's destinations that has due rows, except where they are paused."""
+        [found] = await self._database.transact(("first_due", {}), durable=False)
+        return rows.first_due(found)
 
     async def settle(self, settlements: Sequence[Settlement], *, patient: bool = True) -> Settled:
         """Writes outcomes and goes on with the lanes they have, in one transaction and one round trip.

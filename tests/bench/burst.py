@@ -4,9 +4,9 @@ import math
 import time
 from dataclasses import dataclass
 
-from relay.claim import WIDEST
 from relay.database import Database
 from relay.model import Settlement
+from relay.search import WIDEST
 from relay.store import Store
 from tests.bench.rig import NAME, Rig
 from tests.store.desk import Desk

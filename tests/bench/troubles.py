@@ -1,9 +1,10 @@
 """Whether deliveries cost more, or an urgent job waits longer, where a table is large or in trouble.
 
-`python -m tests.bench.troubles [--quick]`. In each case one replica delivers as fast as it can from a backlog that is
-held at its size while jobs go in and out, beside what is in trouble; every 20 ms a job of the most urgent priority is
-committed for the same destination. What counts is the ratio to the first case, a backlog of 1,000 and nothing else.
-`tests.bench.flat` has the pages that a claim touches in these cases.
+`python -m tests.bench.troubles [--quick] [--backlog JOBS]`. In each case one replica delivers as fast as it can from
+a backlog that is held at its size while jobs go in and out, beside what is in trouble; every 20 ms a job of the most
+urgent priority is committed for the same destination. What counts is the ratio to the first case, a backlog of 1,000
+and nothing else. `tests.bench.flat` has the pages that a claim touches in these cases. With `--backlog` the only other
+case is one of that size.
 """
 
 import argparse
@@ -30,7 +31,7 @@ _TICK_S = 0.01
 _TICKS_A_PROBE = 2
 _SETTLES_S = 1.5
 _REFUSED = "http://127.0.0.1:9/"  # nobody listens at the port of discard
-_OPTIONS = {"max_wal_size": "8GB", "checkpoint_timeout": "1h"}
+_OPTIONS = {"max_wal_size": "32GB", "checkpoint_timeout": "1h"}
 _JOBS = b"""
 INSERT INTO outbox.job (topic, destination, payload) SELECT 't', 'bench', to_json(repeat('x', 498))
   FROM generate_series(1, %s)
@@ -87,15 +88,20 @@ class Cost:
         }
 
 
+def backlog(jobs: int) -> Case:
+    """A backlog of so many jobs."""
+    return Case(f"a backlog of {jobs:,}", backlog=jobs)
+
+
 def cases(share: float) -> list[Case]:
     """All of them, at this share of their full size."""
     million, lanes, churn = int(1_000_000 * share), int(100_000 * share), int(500_000 * share)
     nineteen = {f"other-{n}": {"url": _REFUSED} for n in range(19)}
     dead = _DUE, {"destination": "other-0", "jobs": lanes}
     return [
-        Case("a backlog of 1,000"),
-        Case(f"a backlog of {lanes:,}", backlog=lanes),
-        Case(f"a backlog of {million:,}", backlog=million),
+        backlog(1_000),
+        backlog(lanes),
+        backlog(million),
         Case(f"one entity with {million:,} jobs", fill=_ENTITY, values={"jobs": million}),
         Case(f"{lanes:,} lanes in backoff", fill=_BACKOFF, values={"jobs": lanes}),
         Case("20 destinations", others=nineteen),
@@ -179,10 +185,10 @@ def _fill(rig: Rig, case: Case) -> None:
         connection.execute("VACUUM ANALYZE outbox.job")
 
 
-def costs(nest: Nest, postgres: Postgres, share: float, seconds: float) -> dict[str, Cost]:
-    """Every case, one after the other."""
+def costs(nest: Nest, postgres: Postgres, chosen: Sequence[Case], seconds: float) -> dict[str, Cost]:
+    """Each case, one after the other."""
     rig, found = Rig(nest, postgres), {}
-    for case in cases(share):
+    for case in chosen:
         _fill(rig, case)
         found[case.name] = asyncio.run(_cost(rig, postgres, case, seconds))
     return found
@@ -208,9 +214,12 @@ def main() -> int:
     """Prints the table; the exit code is 1 where something costs too much more."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="a twentieth of the sizes")
-    quick = parser.parse_args().quick
+    parser.add_argument("--backlog", type=int, help="only one of so many jobs, beside a small one")
+    arguments = parser.parse_args()
+    quick, jobs = arguments.quick, arguments.backlog
+    chosen = [backlog(1_000), backlog(jobs)] if jobs else cases(0.05 if quick else 1.0)
     with Nest() as nest, Postgres(nest, tcp=True, options=_OPTIONS) as postgres:
-        faults = table(costs(nest, postgres, 0.05 if quick else 1.0, SECONDS / 2 if quick else SECONDS))
+        faults = table(costs(nest, postgres, chosen, SECONDS / 2 if quick else SECONDS))
     for fault in faults:
         print(f"troubles: {fault}, more than {MOST}", file=sys.stderr)
     return int(bool(faults))

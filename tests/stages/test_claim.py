@@ -3,14 +3,16 @@
 import asyncio
 import math
 import random
+import time
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field
 
 import psycopg
 import pytest
 
-from relay.claim import WIDEST, Claimer
+from relay.claim import Claimer
 from relay.model import Destination, Job, Room
+from relay.search import WIDEST
 from relay.store import Store
 from tests.conftest import Connection
 from tests.stages.stage import MIB, insert, insert_retries, statuses
@@ -33,17 +35,19 @@ class Desk:
     names: Sequence[str] = ("shop", "mail")
     asked: list[str] = field(default_factory=list)
     woken: int = 0
+    scouted: int = 0
 
     def __post_init__(self) -> None:
         self.claimer = Claimer(
             self.store,
             [Destination(name, "http://127.0.0.1/") for name in self.names],
             wanted=self._wanted,
-            bytes_held=lambda name: self.held.get(name, 0),
+            bytes_held=lambda name: self.held.get(name, 0) if name else sum(self.held.values()),
             payload_budget_bytes=self.budget_bytes,
             on_claimed=self._take,
             note=self._note,
             wake=self._wake,
+            scout=self._scout,
             poll_s=POLL_S,
             notify=True,
             rng=random.Random(1),
@@ -63,6 +67,13 @@ class Desk:
 
     def _wake(self) -> None:
         self.woken += 1
+
+    def _scout(self) -> None:
+        self.scouted += 1
+
+    async def scout(self) -> None:
+        """What the scout would tell it, and quickly."""
+        self.claimer.found(await self.store.first_due(), took_s=0.0, pause_s=POLL_S)
 
     async def look(self) -> list[Job]:
         """One step, at once; the jobs it brought."""
@@ -237,8 +248,9 @@ async def test_the_least_urgent_jobs_of_each_destination_have_their_turn(store: 
     assert row == (2,)
 
 
-async def test_the_pause_doubles_while_nothing_comes_and_a_ring_ends_it(desk: Desk) -> None:
+async def test_after_a_ring_the_pause_doubles_while_nothing_comes_until_the_next_one(desk: Desk) -> None:
     pauses = []
+    desk.claimer.ring("shop")
     for _ in range(6):
         view = desk.claimer._views["shop"]
         view.look_s = 0.0
@@ -246,7 +258,7 @@ async def test_the_pause_doubles_while_nothing_comes_and_a_ring_ends_it(desk: De
         pauses.append(view.pause_s)
     assert pauses == [pytest.approx(0.010 * 2**n) for n in range(6)]
     desk.claimer.ring("shop")
-    assert desk.woken == 1
+    assert desk.woken == 2
     await desk.claimer.step()
     assert view.pause_s == pytest.approx(0.010)
 
@@ -269,10 +281,10 @@ async def test_a_ring_during_a_claim_that_may_not_have_seen_its_job_is_answered_
 async def test_one_claim_is_for_fifty_destinations_at_most_and_those_that_were_rung_are_first(store: Store) -> None:
     names = [f"{number:03}" for number in range(120)]
     desk = Desk(store, names=names, mail_free=1)
-    for _ in range(3):
+    for asked in (50, 50, 20, 0):
         before = len(desk.asked)
         await desk.claimer.step()
-        assert len(desk.asked) == before + 50
+        assert len(desk.asked) == before + asked
     assert set(desk.asked) == set(names)
     desk.claimer.ring("119")
     desk.asked.clear()
@@ -286,9 +298,12 @@ async def test_a_ring_for_a_destination_of_somebody_else_is_ignored(desk: Desk, 
     before_s = view.look_s
     desk.claimer.ring("unknown")
     assert view.look_s == before_s
-    desk.claimer.ring("")
-    assert view.look_s == 0.0
     assert await statuses(connection) == []
+
+
+async def test_when_notifications_may_have_been_missed_the_scout_looks(desk: Desk) -> None:
+    desk.claimer.heard("")
+    assert desk.scouted == 1
 
 
 async def test_producers_are_asked_for_a_notify_once_nothing_is_found_and_not_before(
@@ -323,6 +338,15 @@ async def test_a_few_notifies_do_not_end_the_asking(desk: Desk, connection: Conn
     assert await idle(connection) == 1
 
 
+async def exhaust(desk: Desk) -> None:
+    """Look until nothing is to be looked at any more."""
+    for name, view in desk.claimer._views.items():
+        while view.look_s < math.inf:
+            view.look_s, desk.mail_free = 0.0, 8
+            await desk.claimer.step()
+            assert not desk.jobs, name
+
+
 async def commit_late(connection: Connection) -> None:
     """Insert a job whose due time lies a minute back, as one of a long transaction does."""
     await connection.execute("SET session_replication_role = replica")
@@ -344,7 +368,7 @@ async def test_while_claims_are_cheap_a_late_commit_is_found_by_the_next_look(
     assert [each.id for each in await desk.look()] == [2]
 
 
-async def test_after_a_slow_claim_the_search_starts_where_earlier_ones_came_to_until_a_full_look(
+async def test_after_a_slow_claim_the_search_starts_where_earlier_ones_came_to_until_the_scout_sees_a_late_commit(
     desk: Desk, connection: Connection, database: str
 ) -> None:
     await insert(connection, 1)
@@ -359,11 +383,77 @@ async def test_after_a_slow_claim_the_search_starts_where_earlier_ones_came_to_u
         await foreign.commit()
     assert [each.id for each in await claim] == [1]
 
-    view = desk.claimer._views["shop"]
-    # However slow this machine is, the time for a full look comes when the test says so.
-    view.full_look_s = math.inf
     await commit_late(connection)
     await insert(connection, 1)
     assert [each.id for each in await desk.look()] == [3]
-    view.full_look_s = 0.0
+    await desk.scout()
     assert [each.id for each in await desk.look()] == [2]
+
+
+async def test_a_slow_look_of_the_scout_lets_claims_begin_behind_what_was_delivered_until_after_its_next(
+    desk: Desk, connection: Connection
+) -> None:
+    await insert(connection, 1)
+    await desk.look()
+    desk.claimer._slow_until_s = 0.0
+    desk.claimer.found([], took_s=0.5, pause_s=10.0)
+    assert desk.claimer._slow_until_s > time.monotonic() + 10.0
+    await commit_late(connection)
+    assert await desk.look() == []
+
+
+async def test_a_destination_where_nothing_comes_is_not_asked_again_until_the_scout_finds_something(
+    desk: Desk, connection: Connection
+) -> None:
+    await exhaust(desk)
+    desk.asked.clear()
+    await desk.claimer.step()
+    assert desk.asked == []
+    await desk.scout()
+    assert desk.claimer._views["shop"].look_s == math.inf
+    await insert(connection, 1)
+    woken = desk.woken
+    await desk.scout()
+    assert desk.woken == woken + 1
+    await desk.claimer.step()
+    assert [each.id for each in desk.jobs] == [1]
+
+
+async def test_the_scout_makes_no_destination_ask_that_waits_for_room(desk: Desk, connection: Connection) -> None:
+    await insert(connection, 10)
+    assert len(await desk.look()) == 8
+    desk.free = 1
+    before_s = desk.claimer._views["shop"].look_s
+    await desk.scout()
+    assert desk.claimer._views["shop"].look_s == before_s
+
+
+async def test_while_producers_save_their_notify_a_destination_is_left_to_the_scout_after_50_ms(
+    desk: Desk, connection: Connection
+) -> None:
+    desk.mail_free = 1
+    await desk.look()
+    assert not desk.claimer.busy
+    for _ in range(1_000):
+        desk.claimer.heard("shop")
+    await insert(connection, 1)
+    await desk.look()
+    assert desk.claimer.busy
+    assert desk.scouted == 1
+    for _ in range(4):
+        await insert(connection, 1)
+        desk.claimer._views["mail"].look_s = 0.0
+        await desk.look()
+    assert desk.claimer._views["mail"].look_s == math.inf
+
+
+async def test_an_idle_claimer_with_nothing_to_ask_repeats_that_it_wants_a_notify(
+    desk: Desk, connection: Connection
+) -> None:
+    await exhaust(desk)
+    await connection.execute("SELECT setval('outbox.idle', 0)")
+    assert 0.0 < await desk.claimer.step() <= 5.0
+    assert await idle(connection) == 0
+    desk.claimer._told_s -= 5.0
+    await desk.claimer.step()
+    assert await idle(connection) == 1

@@ -1,8 +1,6 @@
 """The real claimer of one destination, with as many free slots as it is given; what it claims goes nowhere."""
 
-import math
 import random
-import time
 from collections.abc import Sequence
 
 from relay.claim import Claimer
@@ -27,6 +25,7 @@ class Desk:
             on_claimed=self._take,
             note=self._note,
             wake=lambda: None,
+            scout=lambda: None,
             poll_s=600.0,
             notify=False,
             rng=random.Random(1),
@@ -47,6 +46,5 @@ class Desk:
             await self.claimer.step()
 
     def next_ranges(self, free: int) -> list[Range]:
-        """How it would ask next, between two full looks, once a claim was slow."""
-        self.claimer._slow_until_s = self.claimer._views[self.name].full_look_s = math.inf
-        return self.claimer._ranges({self.name: Room(free, free)}, {self.name: 1 << 40}, time.monotonic())
+        """How it would ask next, once a claim was slow."""
+        return self.claimer._views[self.name].search.ranges(self.name, Room(free, free), 1 << 40, slow=True)

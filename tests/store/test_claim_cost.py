@@ -9,10 +9,10 @@ import psycopg
 import pytest
 
 from relay import rows
-from relay.claim import WIDEST
 from relay.database import Database
 from relay.demo.postgres import Postgres
 from relay.rows import Range
+from relay.search import WIDEST
 from relay.store import Store
 from tests.store.backlog import freeze
 from tests.store.desk import Desk

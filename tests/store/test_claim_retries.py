@@ -5,9 +5,9 @@ from collections.abc import Sequence
 
 import pytest
 
-from relay.claim import PRIORITIES
 from relay.model import Job, Settlement
 from relay.rows import Range
+from relay.search import PRIORITIES
 from relay.store import Store
 from tests.store.jobs import BUDGET, Jobs
 

@@ -16,11 +16,13 @@ import pytest
 from aiohttp import web as http
 
 from relay.config import load
+from relay.config.difference import Configuration
 from relay.database import Database
 from relay.demo.nest import Nest
 from relay.demo.postgres import Postgres
 from relay.replica import Replica
 from relay.sender import Sender
+from relay.service import _heed_changes
 from relay.web import health
 from relay.web.server import build, serve
 from tests.conftest import Connection
@@ -28,7 +30,7 @@ from tests.metrics.scrape import Web, free_port
 from tests.receiver import Arrival, Receiver, status
 from tests.service.replica import Installation
 
-LOOPS = ("claim", "settle", "renew", "reclaim", "heal", "retain", "sample")
+LOOPS = ("claim", "scout", "settle", "renew", "reclaim", "heal", "retain", "sample", "reload")
 STALL_S = 1.5
 
 
@@ -57,7 +59,7 @@ async def embedded(database: str, tmp_path: Path) -> AsyncIterator[Embedded]:
     file = tmp_path / "relay.yaml"
     often = {"database": {"dsn": database}, "replica": {"poll_s": 0.2}, "retention": {"sweep_s": 0.2}}
     file.write_text(json.dumps(often))
-    settings = load(file)
+    settings = load(file, {})
     async with AsyncExitStack() as stack:
         connections = await stack.enter_async_context(Database(database, name="relay test-00000000"))
         sender = await stack.enter_async_context(Sender())
@@ -70,6 +72,8 @@ async def embedded(database: str, tmp_path: Path) -> AsyncIterator[Embedded]:
             sender=sender,
             traces=None,
         )
+        _heed_changes(replica, sender, connections, Configuration(settings, ()))
+        stack.callback(asyncio.get_running_loop().remove_signal_handler, signal.SIGHUP)
         routes = health.routes(health.Health(replica, stall_s=STALL_S))
         port = await stack.enter_async_context(serve(build(routes), host="127.0.0.1", port=0))
         yield Embedded(replica, Web(port))
@@ -108,7 +112,9 @@ async def test_where_every_loop_waits_the_database_does_not_answer_and_a_restart
 ) -> None:
     await running.web.answers("/readyz", 200)
     for name in LOOPS:
-        running.stall(name)
+        # Which reads files, and gets on.
+        if name != "reload":
+            running.stall(name)
     await running.web.answers("/readyz", 503, text="loop sample has made no progress")
     stuck = running.replica.loops["claim"]
     async with asyncio.timeout(30):
