@@ -1,13 +1,17 @@
 """The verbs of people who look after a relay that runs."""
 
+import functools
+from typing import Any
+
 import click
 
 from relay import render
 from relay.admin import Admin
 from relay.job import Jobs
-from relay.letters import by_option, dead
+from relay.letters import HOW, JOB_ID, bulk, by_option, dead, filtered, filters, not_blank, options
 from relay.route import route as route_unrouted
 from relay.verb import actor, configured_destinations, database, json_option, settings, verb
+from relay.waiting import Waiting
 
 _destination = click.argument("destination", shell_complete=configured_destinations)
 
@@ -18,7 +22,7 @@ _destination = click.argument("destination", shell_complete=configured_destinati
 async def status(context: click.Context, *, as_json: bool) -> None:
     """Show what waits, runs, stands still and failed, for each destination; and the replicas.
 
-    Counts stop at 3000+ for all destinations together, and not below 100+ for each. STANDING counts the entities
+    Counts stop at 2000+ for all destinations together, and not below 20+ for each. STANDING counts the entities
     that stand still behind a dead job.
 
     \b
@@ -31,7 +35,7 @@ async def status(context: click.Context, *, as_json: bool) -> None:
 
 @click.group()
 def job() -> None:
-    """Look at one job, or end it."""
+    """Look at one job; end it, or many that wait."""
 
 
 @job.command()
@@ -57,22 +61,44 @@ async def show(context: click.Context, *, sought: str, by_key: bool, content: bo
 
 
 @job.command()
-@click.argument("job_id", metavar="ID", type=click.IntRange(1, 2**63 - 1))
-@by_option
-@click.option("--why", metavar="TEXT", help="Kept with the job's history, and shown by `relay job show`.")
+@click.argument("job_id", metavar="[ID]", required=False, type=JOB_ID)
+@options(*filters("Inserted"))
+@click.option("--unrouted", is_flag=True, help="Jobs that nobody subscribed to, instead of those that wait.")
+@options(*HOW)
 @json_option
 @verb
-async def cancel(context: click.Context, *, job_id: int, by: str, why: str | None, as_json: bool) -> None:
+async def cancel(
+    context: click.Context, /, *, job_id: int | None, by: str, why: str | None, as_json: bool, **given: Any
+) -> int:
     """Discard a job that waits, is dead, or was never routed; the next job of its entity goes on.
 
-    A job that is running is not cancelled: its request is on its way.
+    With filters in place of the ID: all pending and blocked jobs that fit, or with --unrouted those that nobody
+    subscribed to; by destination and entity. A job that is running is not cancelled: its request is on its way.
 
     \b
     Example: relay job cancel 4711 --why "order 42 was withdrawn"
+    Example: relay job cancel --destination billing --until 7d --dry-run
     """
+    _refuse_vague(job_id, given)
+    if job_id is None:
+        cancelling = functools.partial(Waiting, actor=by)
+        return await bulk(context, cancelling, lambda waiting: waiting.cancel, why=why, as_json=as_json, **given)
     async with database(settings(context)) as connections:
         cancelled = await Jobs(connections, actor=by).cancel(job_id, why)
     click.echo(render.as_json(cancelled) if as_json else f"job {job_id} was {cancelled.was} and is discarded")
+    return 0
+
+
+def _refuse_vague(job_id: int | None, given: dict[str, Any]) -> None:
+    many = filtered(given) or given["unrouted"]
+    if job_id is None and not many:
+        raise click.UsageError("say which: an ID, a filter such as --destination, or --unrouted")
+    if job_id is not None and many:
+        raise click.UsageError("an ID and filters exclude each other")
+    if job_id is not None and (given["limit"] or given["rate_per_s"] or given["dry_run"]):
+        raise click.UsageError("--limit, --rate and --dry-run go with filters, not with an ID")
+    if given["unrouted"] and given["destination"] is not None:
+        raise click.UsageError("a job that is --unrouted has no --destination")
 
 
 @click.command()
@@ -115,7 +141,9 @@ async def ping(context: click.Context, *, destination: str, as_json: bool) -> in
 
 @click.command()
 @_destination
-@click.option("--why", default="paused by an operator", show_default=True, help="Shown by `relay status`.")
+@click.option(
+    "--why", default="paused by an operator", show_default=True, callback=not_blank, help="Shown by `relay status`."
+)
 @by_option
 @verb
 async def pause(context: click.Context, destination: str, why: str, by: str) -> None:
