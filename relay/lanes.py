@@ -23,17 +23,18 @@ async def lock(transaction: Transaction, lanes: Collection[Lane]) -> None:
     Whoever changes a job that need not be the holder comes here before `go_on`: with the lock of that job alone, a
     settle and this transaction could each see the other's job unfinished, and neither would wake the next one.
     """
+    if not lanes:
+        return
     ordered = sorted(lanes)
     parameters = {"destinations": [lane[0] for lane in ordered], "entity_keys": [lane[1] for lane in ordered]}
     locked: dict[Lane, int] = {}
-    for _ in range(_TRIES if lanes else 0):
+    for _ in range(_TRIES):
         found = await transaction.fetch("lock_lanes", parameters)
         # Asked until two answers agree: the holder that was found is the one that is held.
         if all(row[3] and locked.get((row[0], row[1])) == row[2] for row in found):
             return
         locked = {(row[0], row[1]): row[2] for row in found if row[3]}
-    if lanes:
-        raise RestlessError("entities of these jobs move on faster than they can be held; try again")
+    raise RestlessError("entities of these jobs move on faster than they can be held; try again")
 
 
 async def go_on(transaction: Transaction, lanes: Collection[Lane]) -> None:

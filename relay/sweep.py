@@ -2,8 +2,10 @@
 
 import logging
 import random
+import time
 from collections.abc import Callable, Sequence
 
+from relay.database import CONFLICTS
 from relay.model import Destination
 from relay.rows import Reclaimed
 from relay.store import Store
@@ -11,6 +13,8 @@ from relay.telemetry import event
 
 _RECLAIMED_AT_ONCE = 200
 _LANES_AT_ONCE = 1000
+# Of a step's time the least to rest after it: where vacuum is held back, it passes over all that ran since.
+_REST = 20
 
 
 class Sweeper:
@@ -31,6 +35,8 @@ class Sweeper:
         self._ring = ring
         self._on_reclaimed = on_reclaimed
         self._rng = rng
+        #: Stranded lanes found and healed, since the start; see `heal`.
+        self.healed = 0
         self._healed_up_to = ("", "")
         self.configure(destinations, sweep_s=sweep_s, batch=batch)
 
@@ -43,7 +49,8 @@ class Sweeper:
 
     async def reclaim(self) -> float:
         """Takes back jobs whose lease has lapsed."""
-        reclaimed = await self._store.reclaim(self._destinations, limit=_RECLAIMED_AT_ONCE)
+        began_s = time.monotonic()
+        reclaimed = await self._take_back()
         self._on_reclaimed(reclaimed)
         for job in reclaimed:
             event(
@@ -55,19 +62,35 @@ class Sweeper:
                 locked_by=job.locked_by,
             )
             self._ring(job.destination)
-        return self._soon(self._sweep_s) if len(reclaimed) < _RECLAIMED_AT_ONCE else 0.0
+        if len(reclaimed) >= _RECLAIMED_AT_ONCE:
+            return 0.0
+        return self._soon(max(self._sweep_s, _REST * (time.monotonic() - began_s)))
 
     async def heal(self) -> float:
         """Goes on with lanes that nobody would: stranded ones, and those whose policy has become `skip`."""
-        standing = await self._store.release_standing_lanes(self._skipping, limit=self._batch) if self._skipping else 0
-        if standing:
-            event(logging.INFO, "standing_lanes_released", lanes=standing)
         stranded, self._healed_up_to = await self._store.heal(self._healed_up_to, limit=_LANES_AT_ONCE)
+        self.healed += len(stranded)
         for destination, entity_key in stranded:
             # The protocol leaves nothing here. If it happens, it is a bug worth a report.
             event(logging.ERROR, "lane_healed", destination=destination, entity_key=entity_key)
             self._ring(destination)
+        standing = await self._store.release_standing_lanes(self._skipping, limit=self._batch) if self._skipping else 0
+        if standing:
+            event(logging.INFO, "standing_lanes_released", lanes=standing)
         return self._soon(1.0 if standing == self._batch or self._healed_up_to != ("", "") else 2 * self._sweep_s)
+
+    async def _take_back(self) -> list[Reclaimed]:
+        try:
+            return await self._store.reclaim(self._destinations, limit=_RECLAIMED_AT_ONCE)
+        except CONFLICTS:
+            # Somebody holds the next job of a lane, for which a reclaim waits: no other destination is to wait too.
+            reclaimed = []
+        for destination in self._destinations:
+            try:
+                reclaimed += await self._store.reclaim([destination], limit=_RECLAIMED_AT_ONCE)
+            except CONFLICTS as conflict:
+                event(logging.INFO, "conflict", loop="reclaim", why=str(conflict).partition("\n")[0])
+        return reclaimed
 
     def _soon(self, pause_s: float) -> float:
         return pause_s * self._rng.uniform(0.8, 1.2)

@@ -18,6 +18,12 @@ _JOBS = b"""
 SELECT id, destination, entity_key, status, holds_lane, idempotency_key, convert_to(payload::text, 'UTF8')
   FROM outbox.job
 """
+# Nothing is old enough to be deleted.
+_VANISHED = b"""
+SELECT h.job_id, h.destination, h.entity_key
+  FROM chaos.history h
+ WHERE h.was IS NULL AND NOT EXISTS (SELECT FROM outbox.job j WHERE j.id = h.job_id)
+"""
 # What the relay gave up at its deadline is sent again, and the receiver, slow on a busy machine, may have accepted it.
 _GIVEN_UP = b"SELECT job_id, attempt FROM outbox.attempt WHERE error_class = 'deadline'"
 
@@ -61,6 +67,10 @@ async def judge(connection: AsyncConnection, arrivals: list[Arrival], verdict: V
         by_job[arrival.sequence].append(arrival)
     given_up = set(await (await connection.execute(_GIVEN_UP)).fetchall())
     _fates(rows, by_job, given_up, verdict)
+    for id_, destination, entity_key in await (await connection.execute(_VANISHED)).fetchall():
+        verdict.jobs += 1
+        verdict.lost += 1
+        verdict.faults.append(f"job {id_} of {destination}/{entity_key} was committed, and is gone")
     _same_bytes(jobs, arrivals, verdict)
     _order(arrivals, verdict, just_thawed)
     overtaken = await (await connection.execute((Path(__file__).parent / "overtaken.sql").read_bytes())).fetchall()

@@ -11,6 +11,7 @@ the oracle is not content with one of them; `--only N` tells that history again,
 import argparse
 import asyncio
 import json
+import os
 import random
 import sys
 import time
@@ -38,6 +39,7 @@ class Run:
     def __init__(self, numbers: list[int], seed: int, *, broken: bool) -> None:
         self.seed = seed
         self.broken = broken
+        self.postgres = 0
         self.histories = 0
         self.tally: Counter[str] = Counter()
         self.stops: Counter[str] = Counter(dict.fromkeys((place.name for place in PLACES), 0))
@@ -49,6 +51,7 @@ class Run:
     async def work(self, dsn: str) -> None:
         """Makes histories in one database until there are none left."""
         async with World(dsn, broken=self.broken) as world:
+            self.postgres = world.control.info.server_version // 10_000
             for number in self._numbers:
                 if self.broken and self.faults:
                     break
@@ -78,15 +81,14 @@ class Run:
         return [place.name for place in PLACES if not self.stops[place.name] and self.histories >= ENOUGH]
 
 
-async def run(postgres: Postgres, run_: Run, workers: int) -> str:
-    """Runs all histories; the server's version."""
+async def run(postgres: Postgres, run_: Run, workers: int) -> None:
+    """Runs all histories."""
     dsns = [postgres.create_database(f"histories_{n}") for n in range(workers)]
     for dsn in dsns:
         await migrate(dsn)
     async with asyncio.TaskGroup() as group:
         for dsn in dsns:
             group.create_task(run_.work(dsn))
-    return postgres.binaries.parent.name
 
 
 def main() -> int:
@@ -95,7 +97,8 @@ def main() -> int:
     parser.add_argument("--count", type=int, default=2000)
     parser.add_argument("--seed", type=int, default=None)
     parser.add_argument("--only", type=int, default=None, help="one history, told move by move")
-    parser.add_argument("--postgres", default="embedded", help="a major; the embedded one if not given")
+    major = os.environ.get("RELAY_TEST_POSTGRES", "embedded")
+    parser.add_argument("--postgres", default=major, help="a major; else RELAY_TEST_POSTGRES, or the embedded one")
     parser.add_argument("--broken", action="store_true", help="both statements of a settle in one snapshot")
     parser.add_argument("--json", action="store_true")
     arguments = parser.parse_args()
@@ -128,9 +131,11 @@ def report(run_: Run, took_s: float, *, told: bool, as_json: bool) -> int:
     for name, stops in run_.stops.items():
         print(f"{stops:8} stopped at {name}")
     figures = {"histories": run_.histories, "failed": len(run_.faults), "errors": len(run_.errors), **run_.tally}
-    print(", ".join(f"{value} {name}" for name, value in figures.items()), f"in {took_s:.0f} s")
+    found = ", ".join(f"{value} {name}" for name, value in figures.items())
+    print(f"PostgreSQL {run_.postgres}: {found} in {took_s:.0f} s")
     if as_json:
-        print(json.dumps({"seed": run_.seed, "broken": run_.broken, **figures, "stops": run_.stops}))
+        of = {"seed": run_.seed, "broken": run_.broken, "postgresql": run_.postgres}
+        print(json.dumps({**of, **figures, "stops": run_.stops}))
     as_expected = bool(run_.faults) is run_.broken
     return 0 if as_expected and not dead and not run_.errors else 1
 

@@ -16,6 +16,11 @@ SELECT j.id, j.entity_key, j.status
                       AND d.destination = j.destination AND d.entity_key = j.entity_key AND d.id < j.id)
  ORDER BY j.id
 """
+_VANISHED = b"""
+SELECT h.job_id, h.entity_key
+  FROM chaos.history h
+ WHERE h.destination = %(name)s AND h.was IS NULL AND NOT EXISTS (SELECT FROM outbox.job j WHERE j.id = h.job_id)
+"""
 # In a lane, starts and ends of running take turns.
 _OVERLAPS = b"""
 SELECT job_id, entity_key, other
@@ -31,9 +36,11 @@ SELECT job_id, entity_key, other
 async def judge(connection: AsyncConnection, name: str) -> list[str]:
     """A sentence for everything that did not hold in the history of this name, after its end."""
     unfinished = await (await connection.execute(_UNFINISHED, {"name": name})).fetchall()
+    vanished = await (await connection.execute(_VANISHED, {"name": name})).fetchall()
     overlaps = await (await connection.execute(_OVERLAPS, {"name": name})).fetchall()
     return [
         *(f"job {id_} of {lane} is left {status}, and nothing will wake it" for id_, lane, status in unfinished),
+        *(f"job {id_} of {lane} was committed, and is gone" for id_, lane in vanished),
         *(f"job {id_} of {lane} started while {other} ran" for id_, lane, other in overlaps),
     ]
 

@@ -3,6 +3,8 @@
 import random
 from collections.abc import Awaitable, Callable
 
+import pytest
+
 from relay.database import Database
 from relay.deliver import Deliverer
 from relay.model import Destination
@@ -13,13 +15,19 @@ from tests.receiver import Receiver
 from tests.store.jobs import Jobs, claim, dead, done, retry, webhook
 
 
-async def test_05_lease_lapses_while_the_call_is_in_flight(store: Store, other: Store, jobs: Jobs) -> None:
+@pytest.mark.parametrize("itself", [False, True], ids=["another claims it", "the same claims it"])
+async def test_05_lease_lapses_while_the_call_is_in_flight(
+    store: Store, other: Store, jobs: Jobs, *, itself: bool
+) -> None:
     """Fails when a settle does not ask for its own claim's number, or a reclaim goes on with the successor."""
+    next_one = store if itself else other
     head, second = await jobs.add_many(2, "e")
     [old] = await claim(store)
     await jobs.change(head, LAPSED)
     assert [job.status for job in await other.reclaim([webhook()], limit=10)] == ["pending"]
-    [again] = await claim(other)
+    # Nobody's now, under the number it had.
+    assert (await store.settle([done(old)])).ids == frozenset()
+    [again] = await claim(next_one)
     assert (again.id, again.idempotency_key, again.attempts) == (head, old.idempotency_key, 2)
     before = await jobs.row(head)
     for late in (done(old, chain=True), retry(old, 0.0, chain=True), dead(old, blocks=False, chain=True)):
@@ -28,7 +36,7 @@ async def test_05_lease_lapses_while_the_call_is_in_flight(store: Store, other: 
         assert (settled.ids, settled.started, settled.due) == (frozenset(), [], [])
     assert await jobs.row(head) == before
     assert await jobs.statuses(second) == ["blocked"]
-    assert [job.id for job in (await other.settle([done(again, chain=True)])).started] == [second]
+    assert [job.id for job in (await next_one.settle([done(again, chain=True)])).started] == [second]
 
 
 async def test_06_old_call_lands_after_the_successor_was_delivered(

@@ -120,13 +120,15 @@ async def test_28_connection_lost_during_the_commit_of_a_reclaim(
     await claim(other)
     await jobs.change(ids[0], LAPSED)
     proxy.lose = lost
+    # Its budget is spent, so it is the reclaim that goes on with the lane.
+    skipping = [webhook(on_dead="skip", max_attempts=1)]
     with pytest.raises(UNAVAILABLE):
-        await store.reclaim([webhook()], limit=10)
-    assert await jobs.statuses(*ids) == ["running" if lost == "question" else "pending", "blocked"]
-    again = await store.reclaim([webhook()], limit=10)
+        await store.reclaim(skipping, limit=10)
+    assert await jobs.statuses(*ids) == (["running", "blocked"] if lost == "question" else ["dead", "pending"])
+    again = await store.reclaim(skipping, limit=10)
     assert [job.id for job in again] == (ids[:1] if lost == "question" else [])
     assert await jobs.value("SELECT count(*) FROM outbox.attempt") == 1
-    assert await deliver(other) == ids
+    assert await deliver(other) == ids[1:]
 
 
 @either

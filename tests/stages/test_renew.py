@@ -57,6 +57,21 @@ async def test_a_lease_that_another_replica_has_taken_is_reported_once_and_forgo
     assert renewer.remaining_s(gone) < 0 < renewer.remaining_s(kept)
 
 
+async def test_a_newer_claim_of_the_same_replica_ends_the_older_lease(store: Store, connection: Connection) -> None:
+    """As when it was frozen, another one took its job back, and it claims the job again."""
+    await insert(connection, 1)
+    [old] = await claim(store, 1)
+    renewer = Renewer(store, LEASE_S)
+    renewer.hold([old], time.monotonic() - 2 * LEASE_S)
+    await connection.execute("UPDATE outbox.job SET status = 'pending', locked_by = NULL, locked_until = NULL")
+    [new] = await claim(store, 1)
+    renewer.hold([new], time.monotonic())
+    await renewer.step()
+    assert renewer.remaining_s(old) < 0 < renewer.remaining_s(new)
+    renewer.drop([old])
+    assert renewer.remaining_s(new) > 0
+
+
 async def test_a_row_that_is_merely_locked_is_no_lost_lease(
     store: Store, connection: Connection, database: str, caplog: pytest.LogCaptureFixture
 ) -> None:

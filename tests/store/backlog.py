@@ -54,6 +54,9 @@ SELECT destination, 'e' || n, 'dead', interval '0'
        ) r;
 INSERT INTO outbox.attempt (job_id, claim, attempt, failed_at, replica, error_class, detail, duration_s)
 SELECT n, 1, 1, now() - interval '2 d', 'first', 'status', 'answered 503', 0.1 FROM generate_series(1, {many}) n;
+-- What was done to jobs, few of them of one destination.
+INSERT INTO outbox.operation (actor, verb, job_id, destination)
+SELECT 'ada', 'redrive', n, CASE n % 1000 WHEN 1 THEN 'dead' ELSE 'plain' END FROM generate_series(1, {many}) n;
 INSERT INTO outbox.destination (name, topics)
 SELECT n, '{{t}}' FROM unnest('{{plain,lanes,backoff,hot,flight,lapsed,dead,skipped}}'::text[]) n;
 """
@@ -68,6 +71,7 @@ def freeze(connection: psycopg.Connection) -> None:
     """What autovacuum learns in the middle of a test would be another test."""
     connection.execute("ALTER TABLE outbox.job SET (autovacuum_enabled = off)")
     connection.execute("ALTER TABLE outbox.attempt SET (autovacuum_enabled = off)")
+    connection.execute("ALTER TABLE outbox.operation SET (autovacuum_enabled = off)")
 
 
 def fill(dsn: str, many: int) -> None:
@@ -80,7 +84,7 @@ def fill(dsn: str, many: int) -> None:
         fill_unseen(connection, many)
         for definition, _ in found:
             connection.execute(definition)
-        connection.execute("VACUUM (ANALYZE) outbox.job, outbox.attempt, outbox.destination")
+        connection.execute("VACUUM (ANALYZE) outbox.job, outbox.attempt, outbox.operation, outbox.destination")
 
 
 def fill_unseen(connection: psycopg.Connection, many: int) -> None:

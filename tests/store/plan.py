@@ -18,7 +18,8 @@ Plan = Mapping[str, Any]
 
 # What is known of the table lies in these two catalogs; a rolled-back transaction may rewrite them.
 _FORGET = """
-DELETE FROM pg_catalog.pg_statistic WHERE starelid IN ('outbox.job'::regclass, 'outbox.attempt'::regclass);
+DELETE FROM pg_catalog.pg_statistic
+ WHERE starelid IN ('outbox.job'::regclass, 'outbox.attempt'::regclass, 'outbox.operation'::regclass);
 UPDATE pg_catalog.pg_class c
    SET reltuples = {tuples}, relpages = CASE c.relkind WHEN 'i' THEN {index_pages} ELSE 0 END, relallvisible = 0
  WHERE c.oid IN (SELECT 'outbox.job'::regclass
