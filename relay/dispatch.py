@@ -46,6 +46,7 @@ class Dispatcher:
         self._rng = rng
         self._group = group
         self._tasks: set[asyncio.Task[None]] = set()
+        self._bytes_held = 0
         self._stopping = False
 
     def configure(self, destinations: Sequence[Destination]) -> None:
@@ -85,8 +86,8 @@ class Dispatcher:
         ]
 
     def bytes_held(self, name: str) -> int:
-        """The payloads of a destination that are in flight or wait for a slot."""
-        return self._lines[name].bytes_held
+        """The payloads of a destination that are in flight or wait for a slot; of all, for an empty name."""
+        return self._lines[name].bytes_held if name else self._bytes_held
 
     def accept(self, jobs: Sequence[Job]) -> None:
         """Takes claimed jobs; each is started, or waits a moment for a slot, or is released."""
@@ -97,7 +98,7 @@ class Dispatcher:
                 # Removed while the claim was under way.
                 self._settle(Settlement(job, "pending", charged=False))
                 continue
-            line.bytes_held += len(job.body)
+            self._hold(line, len(job.body))
             line.put(job)
             touched.add(job.destination)
         for name in touched:
@@ -162,8 +163,8 @@ class Dispatcher:
             raise
         now_s = time.monotonic()
         line.gate.finish(ended.signal, now_s, self._rng.random(), ended.hold_s, retry=job.is_retry)
-        line.finished()
-        line.bytes_held -= len(job.body)
+        line.finished(ended, now_s)
+        self._hold(line, -len(job.body))
         settlement = ended.settlement
         self._settle(replace(settlement, chain=True) if self._may_chain(line, settlement, now_s) else settlement)
         self._start(line)
@@ -179,8 +180,12 @@ class Dispatcher:
         while line.waiting:
             self._give_back(line, line.first())
 
+    def _hold(self, line: Line, more_bytes: int) -> None:
+        line.bytes_held += more_bytes
+        self._bytes_held += more_bytes
+
     def _give_back(self, line: Line, job: Job) -> None:
-        line.bytes_held -= len(job.body)
+        self._hold(line, -len(job.body))
         self._settle(Settlement(job, "pending", charged=False))
 
     def _watch(self, line: Line, now_s: float) -> None:

@@ -1,12 +1,14 @@
 """What waits for a slot of one destination, and how much more to claim so that no slot is empty meanwhile."""
 
 import asyncio
+import logging
 import math
 import time
 from collections import deque
 
-from relay.model import Destination, Job
+from relay.model import Destination, Ended, Job
 from relay.rules.gate import Gate
+from relay.telemetry import event
 
 # What the slots finish in this time is claimed ahead, so that none is empty while a claim is under way.
 _AHEAD_S = 0.05
@@ -23,6 +25,8 @@ class Line:
         self.more = self.more_retries = False
         self.bytes_held = 0
         self.timer: asyncio.TimerHandle | None = None
+        # Whether it was said that this destination fails, and not yet that it answers again.
+        self._broken = False
         self._finished = 0
         self._counted_s = time.monotonic()
         self._pace_per_s = 0.0
@@ -76,9 +80,18 @@ class Line:
         enough = self.ahead(now_s) // 2
         return (self.more and self.queued(now_s) <= enough) or (self.more_retries and len(self.waiting) <= enough)
 
-    def finished(self) -> None:
-        """Counts an attempt that has ended, for the pace."""
+    def finished(self, ended: Ended, now_s: float) -> None:
+        """Counts an attempt that the gate knows of; logs once that only probes are sent, and once that it is over."""
         self._finished += 1
+        state = self.gate.state(now_s)
+        if state == "open" and not self._broken:
+            self._broken = True
+            failure = ended.settlement.failure
+            why, trace_id = (failure.detail, failure.trace_id) if failure else (None, None)
+            event(logging.WARNING, "breaker_opened", destination=self.destination.name, trace_id=trace_id, why=why)
+        elif state == "closed" and self._broken:
+            self._broken = False
+            event(logging.INFO, "breaker_closed", destination=self.destination.name)
 
     def ahead(self, now_s: float) -> int:
         """How many jobs to have claimed beyond the free slots."""

@@ -72,7 +72,6 @@ def _lane_row(lane: WaitingLane, cap: int) -> tuple[str, ...]:
 
 
 def _status_row(each: DestinationStatus, cap: int) -> tuple[str, ...]:
-    counts = (each.later, each.running, each.blocked, each.dead, each.standing_lanes)
     remarks = [
         f"paused: {escaped(each.paused_why)}" if each.paused_why else "",
         "retired" if each.retired else "",
@@ -80,8 +79,9 @@ def _status_row(each: DestinationStatus, cap: int) -> tuple[str, ...]:
     ]
     oldest = "-" if each.oldest_due_age_s is None else f"{each.oldest_due_age_s:.1f}s"
     return (
-        each.name, _capped(each.due, cap), oldest, *(_capped(count, cap) for count in counts), f"{each.done_per_s:.1f}",
-        ", ".join(remark for remark in remarks if remark),
+        each.name, _capped(each.due, cap), oldest, _capped(each.later, cap), _capped(each.running, cap),
+        _capped(each.blocked, 0 if each.blocked_more else cap), _capped(each.dead, cap),
+        _capped(each.standing_lanes, cap), f"{each.done_per_s:.1f}", ", ".join(remark for remark in remarks if remark),
     )  # fmt: skip
 
 

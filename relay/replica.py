@@ -1,7 +1,7 @@
 """The pipeline of one process: its stages, wired, in one TaskGroup.
 
-claim → dispatch → deliver → settle, with renew, sweep, retain, sample and listen beside the line. The stages do not
-know each other; what one needs of another is handed to it here as a function.
+claim → dispatch → deliver → settle, with scout, renew, sweep, retain, sample and listen beside the line. The stages do
+not know each other; what one needs of another is handed to it here as a function.
 """
 
 import asyncio
@@ -21,6 +21,7 @@ from relay.renew import Renewer
 from relay.retain import Retainer
 from relay.rows import Settled
 from relay.sample import Sampler
+from relay.scout import Scout
 from relay.sender import Sender
 from relay.settle import Settler
 from relay.stop import stop
@@ -85,9 +86,13 @@ class Replica:
             on_claimed=self._on_claimed,
             note=self._dispatcher.note,
             wake=self._wake_claim,
+            scout=self._wake_scout,
             poll_s=replica.poll_s,
             notify=replica.notify,
             rng=rng,
+        )
+        self._scout = Scout(
+            store, found=self._claimer.found, busy=lambda: self._claimer.busy, poll_s=replica.poll_s, rng=rng
         )
         self._sweeper = Sweeper(
             store,
@@ -103,6 +108,7 @@ class Replica:
         self.sampler = Sampler(database, locked_by=locked_by, every_s=2 * retention.sweep_s, rng=rng)
         steps = {
             "claim": self._claimer.step,
+            "scout": self._scout.step,
             "settle": self._settler.step,
             "renew": self._renewer.step,
             "reclaim": self._sweeper.reclaim,
@@ -130,6 +136,7 @@ class Replica:
         return Sources(
             tally=self._tally,
             leases_lost=lambda: self._renewer.lost,
+            lanes_healed=lambda: self._sweeper.healed,
             slots=self._dispatcher.slots,
             behind_s=lambda: [(each.name, each.behind_s) for each in self.loops.values()],
             pool=self._database.pool,
@@ -173,6 +180,9 @@ class Replica:
     # The stages form a ring, so these are looked up when they are called, not when the stages are built.
     def _wake_claim(self) -> None:
         self.loops["claim"].wake()
+
+    def _wake_scout(self) -> None:
+        self.loops["scout"].wake()
 
     def _wake_settle(self) -> None:
         self.loops["settle"].wake()

@@ -12,9 +12,13 @@ from relay.migration import Comparison, judge, migrations
 from relay.rows import Row
 from relay.telemetry.tally import Gauge
 
-# Counts of jobs stop at the first, of those behind one lane at the second, and lanes are looked at up to the third,
-# all destinations together. With 2 million jobs a sample then touches some 12,000 buffers.
+# Counts of jobs of one destination stop at the first, or sooner where there are so many destinations that they would
+# come to more than the second together, but not below the third.
 CAP = 5_000
+CAP_OF_ALL = 40_000
+CAP_AT_LEAST = 100
+# Those of jobs behind one lane stop at the first of these, and lanes are looked at up to the second, all destinations
+# together.
 BEHIND = 100
 LANES = 500
 REASONS = ("backoff", "dead", "paused", "scheduled")
@@ -33,7 +37,7 @@ class Sampler:
         self.every_s = every_s
         self._rng = rng
         self._wanted = migrations()
-        self._taken_s = 0.0
+        self._taken_s = time.monotonic()
         #: The latest sample; empty before the first.
         self.gauges: list[Gauge] = []
         #: How the schema differs from this version's, as of the last step; None before the first.
@@ -41,7 +45,7 @@ class Sampler:
 
     @property
     def age_s(self) -> float:
-        """Seconds since the latest sample was taken, by whomever."""
+        """Seconds since the latest sample was taken, by whomever; before the first, since this replica began."""
         return time.monotonic() - self._taken_s
 
     async def step(self) -> float:
@@ -61,8 +65,14 @@ class Sampler:
         return self.every_s * self._rng.uniform(0.8, 1.2)
 
 
+def cap_of_each(registered: int) -> int:
+    """Where the counts of each destination stop, with so many of them. tests/metrics/pages.py has what that costs."""
+    return max(CAP_AT_LEAST, min(CAP, CAP_OF_ALL // max(1, registered)))
+
+
 async def _take(transaction: Transaction) -> list[Gauge]:
-    status = [DestinationStatus(*row) for row in await transaction.fetch("status", {"cap": CAP})]
+    cap = cap_of_each(len(await transaction.fetch("registry", {})))
+    status = [DestinationStatus(*row) for row in await transaction.fetch("status", {"cap": cap})]
     names = [each.name for each in status]
     lanes = await transaction.fetch(
         "sample_lanes", {"destinations": names, "walk": max(1, LANES // max(1, len(names))), "cap": BEHIND}

@@ -82,7 +82,7 @@ def _explained(error: Exception) -> RelayError:
             return SchemaError(f"the database's schema is not this version's ({text}); run `relay migrate`")
         case psycopg.errors.QueryCanceled():
             return DatabaseUnavailableError(f"the database took too long: {text}; see database.statement_timeout_s")
-        case psycopg.OperationalError() | psycopg.InterfaceError() | psycopg.errors.ReadOnlySqlTransaction():
+        case _ if isinstance(error, UNAVAILABLE):
             return DatabaseUnavailableError(f"the database cannot be used: {text}")
     raise error
 

@@ -1,17 +1,23 @@
 -- The lanes that wait longest: what their holder is, why it does not move, and how many jobs stand behind it.
 --
--- Walks from lane to lane in job_lane, at most `walk` of them, keeps those that have somebody waiting behind the
--- holder or a dead holder, and shows the `show` oldest. Jobs behind are counted up to `cap`.
+-- Walks from lane to lane in job_lane, at most `walk` of each destination, so that none of them hides those of another;
+-- dead holders are found by themselves, for they need a person. Of all these it keeps the lanes that have somebody
+-- waiting behind the holder or a dead holder, and shows the `show` oldest. Jobs behind are counted up to `cap`.
 --
 -- locks   none.
--- index   job_lane, one step a lane; job_running for holders that run out of order; job_pkey; destination_pkey.
+-- index   job_lane, one step a lane; job_standing; job_running for holders that run out of order; job_pkey;
+--         destination_pkey.
 -- order   the holder's age, oldest first.
 WITH RECURSIVE step AS (
-    (SELECT 1 AS number, j.destination, j.entity_key, j.id
-       FROM outbox.job j
-      WHERE j.holds_lane AND j.entity_key IS NOT NULL AND (j.destination, j.entity_key) > ('', '')
-      ORDER BY j.destination, j.entity_key, j.id
-      LIMIT 1)
+    SELECT 1 AS number, n.destination, n.entity_key, n.id
+      FROM unnest(%(destinations)s::text[]) AS p (destination)
+     CROSS JOIN LATERAL (
+           SELECT j.destination, j.entity_key, j.id
+             FROM outbox.job j
+            WHERE j.holds_lane AND j.entity_key IS NOT NULL AND j.destination = p.destination
+            ORDER BY j.destination, j.entity_key, j.id
+            LIMIT 1
+           ) n
      UNION ALL
     SELECT s.number + 1, n.destination, n.entity_key, n.id
       FROM step s
@@ -19,16 +25,32 @@ WITH RECURSIVE step AS (
            SELECT j.destination, j.entity_key, j.id
              FROM outbox.job j
             WHERE j.holds_lane AND j.entity_key IS NOT NULL
-              AND (j.destination, j.entity_key) > (s.destination, s.entity_key)
+              AND j.destination = s.destination AND j.entity_key > s.entity_key
             ORDER BY j.destination, j.entity_key, j.id
             LIMIT 1
            ) n
      WHERE s.number < %(walk)s
 ),
+lane AS MATERIALIZED (
+    -- One that was met both ways is met by its first job.
+    SELECT DISTINCT ON (f.destination, f.entity_key) f.destination, f.entity_key, f.id
+      FROM (SELECT s.destination, s.entity_key, s.id FROM step s
+             UNION ALL
+            SELECT d.destination, d.entity_key, d.id
+              FROM unnest(%(destinations)s::text[]) AS p (destination)
+             CROSS JOIN LATERAL (
+                   SELECT j.destination, j.entity_key, j.id
+                     FROM outbox.job j
+                    WHERE j.status = 'dead' AND j.holds_lane AND j.destination = p.destination
+                    ORDER BY j.id
+                    LIMIT %(walk)s
+                   ) d) f
+     ORDER BY f.destination, f.entity_key, f.id
+),
 waiting AS MATERIALIZED (
     -- Look-ups with a LIMIT stay one index step for each lane, whatever the planner thinks of the table.
     SELECT s.destination, s.entity_key, h.*
-      FROM step s
+      FROM lane s
      CROSS JOIN LATERAL (
            SELECT coalesce((SELECT r.id
                               FROM outbox.job r
@@ -41,13 +63,13 @@ waiting AS MATERIALIZED (
                     LIMIT 1) AS followed
            ) l
      CROSS JOIN LATERAL (
-           SELECT j.id, j.status, j.attempts, j.run_at, j.created_at, j.scheduled_at
+           SELECT j.id, j.status, j.attempts, j.run_at, coalesce(j.scheduled_at, j.created_at) AS since
              FROM outbox.job j
             WHERE j.id = l.holder_id
             LIMIT 1
            ) h
      WHERE h.status = 'dead' OR l.followed
-     ORDER BY h.created_at
+     ORDER BY h.since
      LIMIT %(show)s
 )
 SELECT w.destination, w.entity_key, w.id AS holder,
@@ -58,7 +80,8 @@ SELECT w.destination, w.entity_key, w.id AS holder,
             WHEN w.run_at > now() THEN 'scheduled'
             ELSE 'due' END AS why,
        behind.jobs AS behind,
-       extract(epoch FROM now() - coalesce(w.scheduled_at, w.created_at))::float8 AS age_s
+       -- A holder that is scheduled for later has not begun to wait.
+       greatest(extract(epoch FROM now() - w.since)::float8, 0) AS age_s
   FROM waiting w
   LEFT JOIN outbox.destination d ON d.name = w.destination
  CROSS JOIN LATERAL (
@@ -69,4 +92,4 @@ SELECT w.destination, w.entity_key, w.id AS holder,
                   AND f.destination = w.destination AND f.entity_key = w.entity_key AND f.id <> w.id
                 LIMIT %(cap)s) c
        ) behind
- ORDER BY w.created_at
+ ORDER BY w.since

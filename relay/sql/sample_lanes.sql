@@ -68,7 +68,8 @@ holder AS MATERIALIZED (
 SELECT h.destination,
        CASE WHEN p.paused AND h.reason <> 'dead' THEN 'paused' ELSE h.reason END AS reason,
        count(*)::integer AS lanes, sum(behind.jobs)::integer AS behind,
-       extract(epoch FROM now() - min(h.since))::float8 AS oldest_age_s
+       -- A holder that is scheduled for later has not begun to wait.
+       greatest(extract(epoch FROM now() - min(h.since))::float8, 0) AS oldest_age_s
   FROM holder h
   JOIN place p ON p.destination = h.destination
  CROSS JOIN LATERAL (

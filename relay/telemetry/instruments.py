@@ -34,6 +34,7 @@ class Sources:
 
     tally: Tally
     leases_lost: Callable[[], int]
+    lanes_healed: Callable[[], int]
     slots: Callable[[], Iterable[Slots]]
     behind_s: Callable[[], Iterable[tuple[str, float]]]
     pool: Callable[[], Mapping[str, int]]
@@ -146,6 +147,10 @@ INSTRUMENTS = (
     Instrument(
         "counter", "relay.leases.lost", "{lease}", (),
         "Leases that a renewal found to be somebody else's.", lambda s: [((), s.leases_lost())],
+    ),
+    Instrument(
+        "counter", "relay.lanes.healed", "{lane}", (),
+        "Lanes that stood still without a reason: each is a bug.", lambda s: [((), s.lanes_healed())],
     ),
     _slots("relay.slots.used", "Requests in flight.", lambda s: s.used),
     _slots("relay.slots.limit", "Most requests in flight: max_in_flight.", lambda s: s.limit),

@@ -28,6 +28,7 @@ from prometheus_client import CollectorRegistry, generate_latest
 
 from relay import __version__
 from relay.telemetry.instruments import DISTRIBUTIONS, INSTRUMENTS, Distribution, Instrument, Sources
+from relay.telemetry.protocol import understood
 from relay.telemetry.tally import Buckets, Tally
 
 # A collector that hangs may keep a stopping replica for so long.
@@ -35,7 +36,10 @@ _CLOSE_S = 2.0
 
 
 class Metrics:
-    """The metrics of one replica. `exporter` sends them every OTEL_METRIC_EXPORT_INTERVAL, on a thread of its own."""
+    """The metrics of one replica. `exporter` sends them every OTEL_METRIC_EXPORT_INTERVAL, on a thread of its own.
+
+    Raises ConfigError for values of OTEL_* variables that are none.
+    """
 
     def __init__(self, sources: Sources, exporter: MetricExporter | None, *, replica: str) -> None:
         self._registry = CollectorRegistry()
@@ -45,13 +49,16 @@ class Metrics:
         def distributions() -> list[Metric]:
             return [_metric(each, sources.tally, began_ns) for each in DISTRIBUTIONS]
 
-        readers: list[MetricReader] = [_Prometheus(distributions, self._registry)]
-        if exporter is not None:
-            readers.append(_Periodic(distributions, exporter))
         ours = {"service.name": "outbox-relay", "service.version": __version__, "service.instance.id": replica}
-        self._provider = MeterProvider(
-            readers, Resource(ours).merge(OTELResourceDetector().detect()), shutdown_on_exit=False
-        )
+        with understood():
+            readers: list[MetricReader] = [_Prometheus(distributions, self._registry)]
+            if exporter is not None:
+                readers.append(_Periodic(distributions, exporter))
+            self._provider = MeterProvider(
+                readers, Resource(ours).merge(OTELResourceDetector().detect()), shutdown_on_exit=False
+            )
+        # OTEL_SDK_DISABLED is heard where exporters are chosen; who asks for the page gets it.
+        self._provider._disabled = False  # noqa: SLF001
         meter = self._provider.get_meter("relay", __version__)
         for each in INSTRUMENTS:
             _create(meter, each, sources)

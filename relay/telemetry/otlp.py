@@ -17,29 +17,36 @@ if TYPE_CHECKING:
 def traces(replica: str) -> "Traces | None":
     """The traces of this replica, or None where they are off: no endpoint, exporter `none`, or the SDK disabled.
 
-    Raises ConfigError for an exporter or a protocol that the relay does not have.
+    Raises ConfigError for an exporter or a protocol that the relay does not have, and for values that are none.
     """
     protocol = _protocol("TRACES", ("otlp", "none"))
     if protocol is None:
         return None
     # A replica without traces needs neither the SDK nor its exporters in memory.
-    from relay.telemetry.export import exporter_of  # noqa: PLC0415
-    from relay.telemetry.traces import Traces  # noqa: PLC0415
+    from relay.telemetry.protocol import understood  # noqa: PLC0415
 
-    return Traces(exporter_of(protocol), replica=replica)
+    with understood():
+        # Some variables are read when the SDK is imported.
+        from relay.telemetry.export import exporter_of  # noqa: PLC0415
+        from relay.telemetry.traces import Traces  # noqa: PLC0415
+
+        return Traces(exporter_of(protocol), replica=replica)
 
 
 def metrics() -> "MetricExporter | None":
     """Sends metrics to a collector; None where no variable asks for it. Prometheus scrapes them in any case.
 
-    Raises ConfigError for an exporter or a protocol that the relay does not have.
+    Raises ConfigError for an exporter or a protocol that the relay does not have, and for values that are none.
     """
     protocol = _protocol("METRICS", ("otlp", "prometheus", "none"))
     if protocol is None:
         return None
-    from relay.telemetry.push import metric_exporter_of  # noqa: PLC0415
+    from relay.telemetry.protocol import understood  # noqa: PLC0415
 
-    return metric_exporter_of(protocol)
+    with understood():
+        from relay.telemetry.push import metric_exporter_of  # noqa: PLC0415
+
+        return metric_exporter_of(protocol)
 
 
 def _protocol(signal: str, known: tuple[str, ...]) -> str | None:

@@ -36,15 +36,16 @@ _SLOTS = 64
 _CHUNK = 500
 _PROBES = 15
 
-# Ten destinations, each page a mix of all; of each ten jobs six are done, two wait or will, one is blocked, one dead.
-_MIX = b"""
+# Each page a mix of all destinations; of each ten jobs six are done, two wait or will, one is blocked, one dead.
+_MIX = """
 INSERT INTO outbox.job (destination, topic, entity_key, payload, claims, status, holds_lane, run_at, finished_at)
-SELECT 'd' || n %% 10 + 1, 't', CASE WHEN k.status IN ('blocked', 'dead') THEN 'e' || n / 100 END, '{}', 1, k.status,
-       k.status <> 'done', now() + (n %% 3 - 1.5) * interval '1 h',
+SELECT 'd' || n %% {destinations} + 1, 't', CASE WHEN k.status IN ('blocked', 'dead') THEN 'e' || n / 100 END, '{{}}',
+       1, k.status, k.status <> 'done', now() + (n %% 3 - 1.5) * interval '1 h',
        CASE WHEN k.status IN ('done', 'dead') THEN now() - n * interval '1 ms' END
   FROM generate_series(1, %s) AS n
  CROSS JOIN LATERAL (
-       SELECT ('{done,done,done,done,done,done,pending,pending,blocked,dead}'::text[])[1 + n / 10 %% 10] AS status) k
+       SELECT ('{{done,done,done,done,done,done,pending,pending,blocked,dead}}'::text[])
+              [1 + n / {destinations} %% 10] AS status) k
 """
 _HISTORY = """
 INSERT INTO outbox.attempt (job_id, claim, attempt, replica, error_class, detail, duration_s)
@@ -75,20 +76,19 @@ SELECT c.relname, pg_relation_size(c.oid) / 8192
  WHERE c.oid = 'outbox.job'::regclass
     OR c.oid IN (SELECT indexrelid FROM pg_index WHERE indrelid = 'outbox.job'::regclass)
 """
-_DESTINATIONS = 10
-_CAP = fair_cap(_DESTINATIONS)
 _LISTED = 100
 _ALL = dict.fromkeys(("destination", "topic", "entity_key", "since", "until", "error"))
 _LOOKS: Mapping[str, Sequence[tuple[str, Mapping[str, object]]]] = {
-    "relay status": [
-        ("status", {"cap": _CAP}),
-        ("lanes", {"walk": LANES_WALKED, "show": LANES_SHOWN, "cap": _CAP}),
-        ("unrouted", {"cap": _CAP}),
-        ("replicas", {}),
-    ],
     "relay dead list": [("dead", {**_ALL, "after_destination": "", "after_id": 0, "width": 1_000})],
     "relay operations": [("operations", {"destination": "d1", "job_id": None, "width": _LISTED})],
 }
+
+
+def _status(destinations: int) -> Sequence[tuple[str, Mapping[str, object]]]:
+    """The statements of `relay status`, as it asks them."""
+    cap, names = fair_cap(destinations), [f"d{number}" for number in range(1, destinations + 1)]
+    lanes = {"destinations": names, "walk": LANES_WALKED // destinations, "show": LANES_SHOWN, "cap": cap}
+    return [("status", {"cap": cap}), ("lanes", lanes), ("unrouted", {"cap": cap}), ("replicas", {})]
 
 
 class Report:
@@ -114,17 +114,17 @@ def fill(rig: Rig, statement: bytes, count: int) -> None:
         connection.execute("ANALYZE outbox.job")
 
 
-def looks(rig: Rig, report: Report, jobs: int) -> None:
+def looks(rig: Rig, report: Report, jobs: int, destinations: int) -> None:
     """Pages that a look reads of so many jobs, a failed attempt for each dead one, and as many operations."""
-    fill(rig, _MIX, jobs)
+    fill(rig, _MIX.format(destinations=destinations).encode(), jobs)
     with rig.connect() as connection:
         names = "INSERT INTO outbox.destination (name) SELECT 'd' || n FROM generate_series(1, %s) AS n"
-        connection.execute(names, (_DESTINATIONS,))
+        connection.execute(names, (destinations,))
         connection.execute(_HISTORY)
         connection.execute("ANALYZE outbox.attempt, outbox.operation")
-    print(f"\npages that a look reads of {jobs:,} jobs for {_DESTINATIONS} destinations")
+    print(f"\npages that a look reads of {jobs:,} jobs for {destinations} destinations")
     with closing(Planner(rig.dsn)) as planner, planner.knowing("analysed"):
-        for command, statements in _LOOKS.items():
+        for command, statements in {"relay status": _status(destinations), **_LOOKS}.items():
             pages = {
                 name: buffers(planner.explain(name, values, "custom", analyze=True)) for name, values in statements
             }
@@ -134,7 +134,7 @@ def looks(rig: Rig, report: Report, jobs: int) -> None:
                 pages["behind"] = buffers(planner.explain("behind", behind, "custom", analyze=True))
             total = sum(pages.values())
             print(f"  {command:18}{total:8,}  {', '.join(f'{name} {n:,}' for name, n in pages.items())}")
-            report.note(f"{command.replace(' ', '_')}_pages", total, most=20_000)
+            report.note(f"{command.replace(' ', '_')}_pages_{destinations}_destinations", total, most=20_000)
 
 
 def _claim_cost(planner: Planner) -> tuple[int, float]:
@@ -247,7 +247,8 @@ def main() -> int:
         rig = Rig(nest, postgres)
         turn_over(rig, report, 10_000 if quick else 50_000, 5 if quick else 20)
         clean(rig, report, 100_000 if quick else 2_000_000, 300 if quick else 1_000)
-        looks(rig, report, 200_000 if quick else 2_000_000)
+        for destinations in (10, 100):
+            looks(rig, report, 200_000 if quick else 2_000_000, destinations)
     for fault in report.faults:
         print(f"retain: {fault}", file=sys.stderr)
     if arguments.json:

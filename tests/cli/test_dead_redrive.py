@@ -169,6 +169,8 @@ async def test_nothing_matched_is_no_fault(relay: Relay, verb: str) -> None:
         (["1", "--all", "--yes"], "ids, filters and --all exclude each other"),
         (["1", "--topic", "a", "--yes"], "ids, filters and --all exclude each other"),
         (["1", "--limit", "1", "--yes"], "--limit goes with filters and --all, not with ids"),
+        (["--error", "", "--yes"], "Invalid value for '--error': it is empty"),
+        (["1", "--by", " ", "--yes"], "Invalid value for '--by': it is empty"),
         (["1"], "there is nobody to ask: --yes does it, --dry-run only counts"),
     ],
 )

@@ -10,6 +10,9 @@ from pathlib import Path
 import psycopg
 import pytest
 
+from relay.database import UNAVAILABLE
+from relay.errors import DatabaseUnavailableError
+from relay.verb import _explained
 from tests.cli.conftest import SECRETS, Connection, Relay, configure
 
 NEEDS_DATABASE = [
@@ -196,3 +199,11 @@ async def _hba(connection: Connection) -> Path:
     row = await (await connection.execute("SHOW hba_file")).fetchone()
     assert row is not None
     return Path(row[0])
+
+
+@pytest.mark.parametrize("kind", UNAVAILABLE, ids=lambda kind: kind.__name__)
+def test_in_whatever_way_the_database_is_away_it_is_a_sentence(kind: type[Exception]) -> None:
+    """Among them a server that falls silent, and a standby, which refuses BEGIN READ WRITE."""
+    explained = _explained(kind("not\nnow"))
+    assert isinstance(explained, DatabaseUnavailableError)
+    assert str(explained) == "the database cannot be used: not now"

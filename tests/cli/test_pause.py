@@ -1,6 +1,10 @@
 """`relay pause` and `relay resume`, with the name of whoever did it."""
 
-from tests.cli.conftest import Connection, Relay, rows, words
+from aiohttp import web
+
+from tests.cli.conftest import Connection, Relay, rows, until, words
+from tests.receiver import Arrival, Receiver
+from tests.service.replica import Installation
 
 OPERATIONS = "SELECT actor, verb, destination, detail FROM outbox.operation ORDER BY id"
 
@@ -45,9 +49,54 @@ async def test_a_destination_that_is_only_registered_can_be_paused(relay: Relay,
     assert (await relay("pause", "attic")).code == 0
 
 
+async def test_a_pause_that_says_no_reason_or_no_name_is_wrong_usage(relay: Relay, connection: Connection) -> None:
+    for option in ("--why", "--by"):
+        ran = await relay("pause", "billing", option, "")
+        assert (ran.code, ran.out) == (2, "")
+        assert f"Invalid value for '{option}': it is empty" in ran.err
+    assert await rows(connection, "SELECT FROM outbox.destination") == []
+
+
 async def test_a_misspelt_destination_is_refused_and_not_registered(relay: Relay, connection: Connection) -> None:
     for verb in ("pause", "resume"):
         ran = await relay(verb, "biling")
         assert (ran.code, ran.out) == (5, "")
         assert ran.err == "relay: there is no destination biling; did you mean billing?\n"
     assert await rows(connection, "SELECT FROM outbox.destination") == []
+
+
+async def test_every_replica_that_runs_obeys_a_pause_and_keeps_the_backlog_until_it_is_resumed(
+    installation: Installation, connection: Connection, receiver: Receiver
+) -> None:
+    """A claim asks for all destinations at once: whoever took a job of `final` has left those of `billing`."""
+
+    async def refuse(arrival: Arrival) -> web.StreamResponse:
+        return web.Response(status=400 if arrival.path == "/final" else 204)
+
+    async def finished() -> bool:
+        return not await rows(connection, "SELECT FROM outbox.job WHERE destination = 'final' AND status <> 'dead'")
+
+    receiver.answer = refuse
+    final = {"permanent_statuses": [400], "max_in_flight": 1}
+    installation.configure(
+        {"billing": {"url": receiver.url("/billing")}, "final": {"url": receiver.url("/final"), **final}}
+    )
+    replicas = await installation.start_two()
+    assert (await installation.command("pause", "billing")).code == 0
+    while not all(replica.logged("job_dead") for replica in replicas):
+        await connection.execute(
+            "INSERT INTO outbox.job (destination, topic, payload)"
+            " SELECT name, 't', '{}' FROM unnest('{billing,final,final}'::text[]) AS name"
+        )
+        await until(finished)
+    assert {arrival.path for arrival in receiver.arrivals} == {"/final"}
+    kept = "SELECT DISTINCT status, attempts FROM outbox.job WHERE destination = 'billing'"
+    assert await rows(connection, kept) == [("pending", 0)]
+    assert (await installation.command("resume", "billing")).code == 0
+    await until(lambda: delivered(connection))
+    assert await rows(connection, kept) == [("done", 1)]
+
+
+async def delivered(connection: Connection) -> bool:
+    """Whether nothing waits for billing."""
+    return not await rows(connection, "SELECT FROM outbox.job WHERE destination = 'billing' AND status <> 'done'")

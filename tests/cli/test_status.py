@@ -48,11 +48,11 @@ async def test_as_json(relay: Relay, replica: str) -> None:
     assert 5 <= by_name["search"].pop("oldest_due_age_s") < 65
     assert by_name["billing"] == {
         "registered": True, "retired": False, "paused_why": None, "due": 3, "later": 2, "running": 1, "blocked": 3,
-        "dead": 2, "standing_lanes": 1, "done_per_s": 0.0,
+        "blocked_more": False, "dead": 2, "standing_lanes": 1, "done_per_s": 0.0,
     }  # fmt: skip
     assert by_name["search"] == {
         "registered": True, "retired": False, "paused_why": "reindexing", "due": 1, "later": 0, "running": 0,
-        "blocked": 0, "dead": 0, "standing_lanes": 0, "done_per_s": 0.5,
+        "blocked": 0, "blocked_more": False, "dead": 0, "standing_lanes": 0, "done_per_s": 0.5,
     }  # fmt: skip
     assert (by_name["attic"]["registered"], by_name["attic"]["retired"]) == (True, True)
     nobody = by_name["nobody"]
@@ -91,7 +91,7 @@ async def test_lanes_that_wait_are_shown_with_the_reason_oldest_first(
             ("billing", "runs", RUNNING),
             ("off", "paused", past),
             ("billing", "fails", {"run_at": "now() + interval '1 min'", "attempts": "1", "claims": "1"}),
-            ("billing", "later", {"run_at": "now() + interval '1 h'", "scheduled_at": "now() - interval '1 s'"}),
+            ("billing", "later", {"run_at": "now() + interval '1 h'", "scheduled_at": "now() + interval '1 h'"}),
             ("billing", "due", past),
             ("billing", "alone", past),
         )
@@ -103,25 +103,45 @@ async def test_lanes_that_wait_are_shown_with_the_reason_oldest_first(
     lanes = (await relay("status", "--json")).json["lanes"]
     assert [(each["entity_key"], each["why"], each["behind"]) for each in lanes] == [
         ("dead", "dead", 2), ("runs", "running", 1), ("paused", "paused", 1), ("fails", "backoff", 1),
-        ("later", "scheduled", 1), ("due", "due", 1),
+        ("due", "due", 1), ("later", "scheduled", 1),
     ]  # fmt: skip
+    assert lanes[-1]["age_s"] == 0
     text = (await relay("status")).out
     assert "LANES THAT WAIT LONGEST" in text
     assert words(text.splitlines(), "billing dead")[3:5] == ["dead", "2"]
 
 
+async def test_busy_entities_hide_no_dead_holder_and_no_destination_hides_another(
+    relay: Relay, put: Put, connection: Connection
+) -> None:
+    await connection.execute(
+        "INSERT INTO outbox.job (destination, topic, entity_key, payload, status) "
+        "SELECT name, 'a', 'busy-' || n, '{}', status FROM generate_series(1, 300) AS n, "
+        "unnest('{alpha,billing}'::text[]) AS name, unnest('{pending,blocked}'::text[]) AS status"
+    )
+    await connection.execute("UPDATE outbox.job SET created_at = now() - interval '1 min'")
+    for destination in ("alpha", "billing"):
+        await put(destination, "stands", created_at="now() - interval '2 h'", **DEAD, holds_lane="true")
+    await put("zeta", "waits", created_at="now() - interval '1 h'")
+    await put("zeta", "waits", status="'blocked'")
+    lanes = (await relay("status", "--json")).json["lanes"]
+    assert {(each["destination"], each["entity_key"], each["why"]) for each in lanes[:3]} == {
+        ("alpha", "stands", "dead"), ("billing", "stands", "dead"), ("zeta", "waits", "due"),
+    }  # fmt: skip
+
+
 async def test_an_empty_outbox(relay: Relay) -> None:
     assert (await relay("status")).out.splitlines()[1:] == ["replicas: none connected"]
     assert (await relay("status", "--json")).json == {
-        "cap": 3_000, "destinations": [], "lanes": [], "unrouted": 0, "replicas": [],
+        "cap": 2_000, "destinations": [], "lanes": [], "unrouted": 0, "replicas": [],
     }  # fmt: skip
 
 
 async def test_counts_stop_at_a_cap_that_destinations_share(relay: Relay, connection: Connection) -> None:
     await connection.execute(
-        "INSERT INTO outbox.job (destination, topic, payload) SELECT 'billing', 'a', '{}' FROM generate_series(1, 3001)"
+        "INSERT INTO outbox.job (destination, topic, payload) SELECT 'billing', 'a', '{}' FROM generate_series(1, 2001)"
     )
-    for names, cap in ((["billing"], 3_000), (["b", "c"], 1_000)):
+    for names, cap in ((["billing"], 2_000), (["b", "c"], 666)):
         await connection.execute("INSERT INTO outbox.destination (name) SELECT unnest(%s::text[])", (names,))
         status = (await relay("status", "--json")).json
         [billing] = [each for each in status["destinations"] if each["name"] == "billing"]
@@ -129,15 +149,47 @@ async def test_counts_stop_at_a_cap_that_destinations_share(relay: Relay, connec
         assert words((await relay("status")).out.splitlines(), "billing")[1] == f"{cap}+"
 
 
+async def test_a_count_that_stops_early_hides_neither_the_oldest_job_nor_an_entity_that_stands_still(
+    relay: Relay, put: Put, connection: Connection
+) -> None:
+    """In the ranges of their indexes that a count of 2,000 does not come to."""
+    await connection.execute(
+        "INSERT INTO outbox.job (destination, topic, payload) SELECT 'billing', 'a', '{}' FROM generate_series(1, 2000)"
+    )
+    await connection.execute(
+        "INSERT INTO outbox.job (destination, topic, payload, status, holds_lane, finished_at) "
+        "SELECT 'billing', 'a', '{}', 'dead', false, now() FROM generate_series(1, 2000)"
+    )
+    await put(priority="3", created_at="now() - interval '1 h'", run_at="now() - interval '1 h'")
+    await put(entity_key="stands", **DEAD, holds_lane="true")
+    [billing] = (await relay("status", "--json")).json["destinations"]
+    assert (billing["due"], billing["dead"], billing["standing_lanes"]) == (2_000, 2_000, 1)
+    assert billing["oldest_due_age_s"] >= 3_600
+
+
+async def test_blocked_jobs_beyond_those_that_were_looked_at_are_not_said_to_be_none(
+    relay: Relay, put: Put, connection: Connection
+) -> None:
+    await connection.execute(
+        "INSERT INTO outbox.job (destination, topic, entity_key, payload) "
+        "SELECT 'billing', 'a', 'e' || n, '{}' FROM generate_series(1, 1999) AS n"
+    )
+    await put(entity_key="last")
+    await put(entity_key="last", status="'blocked'")
+    [billing] = (await relay("status", "--json")).json["destinations"]
+    assert (billing["blocked"], billing["blocked_more"]) == (0, True)
+    assert words((await relay("status")).out.splitlines(), "billing ")[5] == "0+"
+
+
 async def test_however_many_destinations_there_are_some_of_each_are_counted(
     relay: Relay, connection: Connection
 ) -> None:
     await connection.execute("INSERT INTO outbox.destination (name) SELECT 'd' || n FROM generate_series(1, 1000) AS n")
     await connection.execute(
-        "INSERT INTO outbox.job (destination, topic, payload) SELECT 'd77', 'a', '{}' FROM generate_series(1, 101)"
+        "INSERT INTO outbox.job (destination, topic, payload) SELECT 'd77', 'a', '{}' FROM generate_series(1, 21)"
     )
     lines = (await relay("status")).out.splitlines()
-    assert words(lines, "d77 ")[1] == "100+"
+    assert words(lines, "d77 ")[1] == "20+"
 
 
 async def test_the_rate_is_that_of_the_newest_finished_jobs(relay: Relay, connection: Connection) -> None:

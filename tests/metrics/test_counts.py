@@ -59,6 +59,11 @@ async def test_delivered_failed_retried_and_dead_jobs_are_counted_once_each(
     assert scrape.value("relay_delivery_latency_seconds_count", destination="shop") == 5
     assert scrape.value("relay_claim_size_sum") == 8
     assert scrape.value("relay_settle_size_sum") == 8
+    for statement in ("claim", "settle"):
+        executed = scrape.value(f"relay_{statement}_size_count")
+        assert executed >= 1
+        assert scrape.value(f"relay_{statement}_duration_seconds_count") == executed
+        assert scrape.value(f"relay_{statement}_duration_seconds_sum") > 0
 
 
 async def test_the_latency_of_a_delivery_begins_with_the_insert_by_the_databases_clock(
@@ -95,6 +100,47 @@ async def test_a_lease_that_lapsed_is_counted_by_who_reclaims_it_and_its_late_ou
     answering.set()
     scrape = await web.scraped(lambda s: s.value("relay_jobs_delivered_total", destination="shop") == 1)
     await web.scraped(lambda s: s.value("relay_jobs_fenced_total", destination="shop") == 1)
+
+
+async def test_a_lease_that_a_renewal_finds_to_be_somebody_elses_is_counted(
+    installation: Installation, web: Web, receiver: Receiver, connection: Connection
+) -> None:
+    async def never(_arrival: Arrival) -> http.Response:
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    receiver.answer = never
+    # The shortest lease that there is for an attempt that is still under way when it is renewed, after a third.
+    installation.configure(
+        {"shop": {"url": receiver.url(), "deadline_s": 3.9}},
+        replica={"lease_s": 9},
+        defaults={"deadline_s": 3.9},
+    )
+    await connection.execute("INSERT INTO outbox.job (topic, destination, payload) VALUES ('t', 'shop', '{}')")
+    await installation.start()
+    await receiver.wait_arrived(1)
+    assert (await web.scrape()).value("relay_leases_lost_total") == 0
+    await connection.execute("UPDATE outbox.job SET locked_by = 'thief' WHERE status = 'running'")
+    await web.scraped(lambda s: s.value("relay_leases_lost_total") == 1)
+
+
+async def test_the_pool_is_shown_with_who_waits_for_it(
+    installation: Installation, web: Web, receiver: Receiver, connection: Connection
+) -> None:
+    installation.configure({"shop": {"url": receiver.url()}}, database={"pool_size": 3})
+    await installation.start()
+    idle = await web.scraped(lambda s: s.value("relay_pool_idle") > 0 and s.value("relay_pool_waiting") == 0)
+    assert idle.value("relay_pool_limit") == 3
+    assert idle.value("relay_pool_idle") <= idle.value("relay_pool_connections") <= 3
+    async with connection.transaction():
+        await connection.execute("LOCK TABLE outbox.job, outbox.attempt IN ACCESS EXCLUSIVE MODE")
+        await web.scraped(
+            lambda s: (
+                s.value("relay_pool_connections") == 3
+                and s.value("relay_pool_idle") == 0
+                and s.value("relay_pool_waiting") > 0
+            )
+        )
 
 
 async def test_slots_and_the_breaker_are_shown_as_they_are(
@@ -137,6 +183,27 @@ async def test_promtool_finds_nothing_and_every_metric_of_the_table_is_there_and
     assert told == {prometheus(each.name, each.unit, each.kind) for each in (*INSTRUMENTS, *DISTRIBUTIONS)}
 
 
+def at_rest() -> Sources:
+    """What a replica has to show that has done nothing yet."""
+    return Sources(
+        tally=Tally(["shop"]),
+        leases_lost=lambda: 0,
+        lanes_healed=lambda: 0,
+        slots=list,
+        behind_s=list,
+        pool=lambda: dict.fromkeys(("pool_size", "pool_max", "pool_available", "requests_waiting"), 0),
+        sample=list,
+        sample_age_s=float,
+        outdated=bool,
+    )
+
+
+def test_the_page_is_there_where_the_sdk_is_disabled(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OTEL_SDK_DISABLED", "true")
+    scrape = Scrape(Metrics(at_rest(), None, replica="test").text().decode())
+    assert scrape.value("relay_jobs_delivered_total", destination="shop") == 0
+
+
 def test_scrapes_at_the_same_time_get_each_series_once(monkeypatch: pytest.MonkeyPatch) -> None:
     collector, add = prometheus_reader._CustomCollector, prometheus_reader._CustomCollector.add_metrics_data
 
@@ -146,17 +213,7 @@ def test_scrapes_at_the_same_time_get_each_series_once(monkeypatch: pytest.Monke
         time.sleep(0.01)
 
     monkeypatch.setattr(collector, "add_metrics_data", add_slowly)
-    sources = Sources(
-        tally=Tally(["shop"]),
-        leases_lost=lambda: 0,
-        slots=list,
-        behind_s=list,
-        pool=lambda: dict.fromkeys(("pool_size", "pool_max", "pool_available", "requests_waiting"), 0),
-        sample=list,
-        sample_age_s=float,
-        outdated=bool,
-    )
-    metrics = Metrics(sources, None, replica="test")
+    metrics = Metrics(at_rest(), None, replica="test")
     with ThreadPoolExecutor(8) as threads:
         scrapes = [Scrape(text.decode()) for text in threads.map(lambda _: metrics.text(), range(64))]
     assert {len(scrape.series) for scrape in scrapes} == {len(scrapes[0].series)}

@@ -1,7 +1,6 @@
 """A collector that the standard variables name gets the same metrics, by OTLP over HTTP."""
 
 import asyncio
-import importlib.util
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 
@@ -14,6 +13,8 @@ from relay.telemetry.instruments import DISTRIBUTIONS, INSTRUMENTS
 from tests.conftest import Connection
 from tests.receiver import Receiver
 from tests.service.replica import Installation
+
+CANNOT_USE = "OpenTelemetry cannot use its OTEL_* variables:"
 
 
 @dataclass
@@ -150,24 +151,19 @@ async def test_nothing_is_exported_where_the_variables_do_not_ask_for_it(
             {"OTEL_EXPORTER_OTLP_METRICS_PROTOCOL": "http/json"},
             "OTEL_EXPORTER_OTLP_PROTOCOL is 'http/json'; the relay has http/protobuf and grpc",
         ),
+        (
+            {"OTEL_METRIC_EXPORT_INTERVAL": "0"},
+            f"{CANNOT_USE} interval value 0.0 is invalid and needs to be larger than zero.",
+        ),
+        (
+            {"OTEL_TRACES_EXPORTER": "otlp", "OTEL_SPAN_ATTRIBUTE_COUNT_LIMIT": "few"},
+            f"{CANNOT_USE} OTEL_SPAN_ATTRIBUTE_COUNT_LIMIT must be a non-negative integer but got few",
+        ),
     ],
 )  # fmt: skip
-async def test_an_exporter_that_the_relay_has_not_ends_the_start_with_a_sentence(
+async def test_a_variable_that_asks_for_what_is_not_there_ends_the_start_with_a_sentence(
     exporting: Installation, variables: dict[str, str], sentence: str
 ) -> None:
     exporting.environment |= variables
     done = await exporting.command("run")
     assert (done.code, done.error) == (2, f"relay: {sentence}\n")
-
-
-def test_grpc_is_here_to_be_tested() -> None:
-    assert importlib.util.find_spec("opentelemetry.exporter.otlp.proto.grpc")
-
-
-async def test_grpc_is_used_where_it_is_asked_for(exporting: Installation, collector: Collector) -> None:
-    exporting.environment["OTEL_EXPORTER_OTLP_PROTOCOL"] = "grpc"
-    replica = await exporting.start()
-    failed = await replica.event("metrics_not_exported")  # the collector speaks HTTP/1.1
-    assert failed["why"]
-    assert collector.exports == 0
-    await replica.stop()

@@ -2,16 +2,20 @@
 
 import asyncio
 import random
+import time
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 
+import psycopg
 import pytest
 
 from relay import sample
 from relay.database import SQL, Database
 from relay.demo.nest import Nest
+from relay.migrate import migrate
 from relay.sample import Sampler
 from tests.conftest import Connection
+from tests.failover.standby import pair
 from tests.metrics.scrape import Web, free_port
 from tests.receiver import Receiver
 from tests.service.replica import Installation
@@ -52,6 +56,13 @@ async def insert(connection: Connection, rows: str) -> None:
 
 AN_HOUR_AGO = "now() - interval '1 h'"
 TOMORROW = "now() + interval '1 d'"
+# What looks like a transaction that holds back vacuum.
+VACUUMING = """
+SELECT 1
+  FROM pg_stat_progress_vacuum v
+  JOIN pg_stat_activity a USING (pid)
+ WHERE v.relid = 'public.large'::regclass AND a.backend_xmin IS NOT NULL
+"""
 
 
 async def test_a_backlog_is_counted_by_destination_with_the_age_of_its_oldest_due_job(
@@ -95,8 +106,21 @@ async def test_a_blocked_lane_is_shown_with_why_how_many_wait_behind_and_for_how
     lanes = {key[2]: value for key, value in gauges.items() if key[:2] == ("relay.lanes.blocked", "a")}
     assert lanes == {**dict.fromkeys(sample.REASONS, 0), reason: 1}
     assert gauges["relay.lanes.waiting", "a", reason] == 2
+    assert gauges["relay.backlog.blocked", "a", ""] == 2
     assert 3600 <= gauges["relay.lanes.age", "a", reason] < 3700
     assert gauges["relay.destination.paused", "a", ""] == (reason == "paused")
+
+
+async def test_a_lane_whose_first_job_is_scheduled_for_later_has_not_begun_to_wait(
+    connection: Connection, connections: list[Database]
+) -> None:
+    await connection.execute(
+        "INSERT INTO outbox.job (destination, topic, entity_key, payload, run_at)"
+        " VALUES ('a', 't', 'e', '{}', now() + interval '1 d'), ('a', 't', 'e', '{}', now())"
+    )
+    gauges = await taken(connections[0])
+    assert gauges["relay.lanes.blocked", "a", "scheduled"] == gauges["relay.lanes.waiting", "a", "scheduled"] == 1
+    assert gauges["relay.lanes.age", "a", "scheduled"] == 0
 
 
 async def test_a_lane_whose_job_runs_or_may_run_is_not_blocked(
@@ -128,6 +152,32 @@ async def test_unrouted_jobs_and_those_of_destinations_that_nobody_has_are_count
     assert gauges["relay.jobs.unrouted", "", ""] == 1
 
 
+async def test_of_names_that_nobody_registered_there_are_a_hundred_at_most_however_many_producers_make_up(
+    connection: Connection, connections: list[Database]
+) -> None:
+    await connection.execute("INSERT INTO outbox.destination (name) VALUES ('zebra')")
+    await connection.execute(
+        "INSERT INTO outbox.job (destination, topic, payload) SELECT 'a' || n, 't', '{}' FROM generate_series(1, 150) n"
+    )
+    await connection.execute("INSERT INTO outbox.job (destination, topic, payload) VALUES ('zebra', 't', '{}')")
+    gauges = await taken(connections[0])
+    assert len({destination for _, destination, _ in gauges if destination.startswith("a")}) == 100
+    assert gauges["relay.backlog.due", "zebra", ""] == 1
+
+
+@pytest.mark.parametrize(("registered", "cap"), [(0, 5_000), (8, 5_000), (9, 4_444), (400, 100), (4_000, 100)])
+def test_the_more_destinations_there_are_the_fewer_jobs_of_each_are_counted(registered: int, cap: int) -> None:
+    assert sample.cap_of_each(registered) == cap
+
+
+async def test_dead_rows_of_the_job_table_are_counted(connection: Connection, connections: list[Database]) -> None:
+    await connection.execute("INSERT INTO outbox.job (topic, payload) SELECT 't', '{}' FROM generate_series(1, 30)")
+    before = (await taken(connections[0]))["relay.table.dead_rows", "", ""]
+    await connection.execute("UPDATE outbox.job SET priority = 2")
+    await connection.execute("SELECT pg_stat_force_next_flush()")
+    assert (await taken(connections[0]))["relay.table.dead_rows", "", ""] >= before + 30
+
+
 async def test_an_open_transaction_holds_back_vacuum(
     connection: Connection, connections: list[Database], database: str
 ) -> None:
@@ -141,6 +191,41 @@ async def test_an_open_transaction_holds_back_vacuum(
     assert gauges["relay.vacuum.horizon", "", ""] >= 1
 
 
+async def test_a_standby_that_says_what_it_reads_holds_back_vacuum() -> None:
+    with pair(synchronous=False) as servers:
+        await migrate(dsn := servers.primary.create_database("followed"))
+        with psycopg.connect(servers.standby.dsn(), autocommit=True) as standby:
+            standby.execute("ALTER SYSTEM SET hot_standby_feedback = on")
+            standby.execute("ALTER SYSTEM SET wal_receiver_status_interval = '1s'")
+            standby.execute("SELECT pg_reload_conf()")
+            with standby.transaction():
+                standby.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
+                standby.execute("SELECT 1 FROM pg_class")
+                async with Database(dsn, name="relay 1-00000000") as database, asyncio.timeout(30):
+                    while not (await taken(database))["relay.vacuum.horizon", "", ""]:
+                        await asyncio.sleep(0.05)
+
+
+async def test_a_vacuum_holds_back_no_other_however_long_it_runs(
+    connection: Connection, connections: list[Database], database: str
+) -> None:
+    await connection.execute("CREATE TABLE public.large AS SELECT repeat('x', 2000) FROM generate_series(1, 2000)")
+    try:
+        async with await type(connection).connect(database, autocommit=True) as other:
+            await other.execute("SET vacuum_cost_delay = '100ms'")
+            await other.execute("SET vacuum_cost_limit = 1")
+            vacuum = asyncio.create_task(other.execute("VACUUM public.large"))
+            while not await (await connection.execute(VACUUMING)).fetchone():
+                await asyncio.sleep(0.02)
+            gauges = await taken(connections[0])
+            assert await (await connection.execute(VACUUMING)).fetchone(), "it ended too soon"
+            other.cancel()
+            await asyncio.wait([vacuum])
+    finally:
+        await connection.execute("DROP TABLE public.large")
+    assert (gauges["relay.vacuum.held", "", ""], gauges["relay.vacuum.horizon", "", ""]) == (0, 0)
+
+
 async def test_replicas_that_ask_at_the_same_time_read_the_sample_that_one_of_them_takes(
     connection: Connection, connections: list[Database]
 ) -> None:
@@ -152,6 +237,11 @@ async def test_replicas_that_ask_at_the_same_time_read_the_sample_that_one_of_th
     assert samplers[0].gauges
     assert [each.gauges for each in samplers] == [samplers[0].gauges] * 3
     assert max(each.age_s for each in samplers) < 3600
+
+
+async def test_before_the_first_sample_its_age_is_that_of_the_replica(connections: list[Database]) -> None:
+    began_s = time.monotonic()
+    assert 0 <= sampler(connections[0]).age_s <= time.monotonic() - began_s
 
 
 async def test_a_sample_of_another_version_shows_what_this_one_knows_of_it(

@@ -13,6 +13,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from relay.deliver import Deliverer
 from relay.model import Destination, Job
 from relay.telemetry import LogFormat, configure_logging, event
+from relay.telemetry.export import exporter_of
 from relay.telemetry.traces import Traces
 from tests.conftest import Connection
 from tests.receiver import Receiver, status
@@ -81,6 +82,16 @@ def test_what_a_library_says_is_an_event_without_the_credentials_of_urls(monkeyp
     assert line["text"] == "no http://…@host/path?… (again)"
 
 
+def test_a_header_for_the_collector_that_cannot_be_read_is_said_without_its_token(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    lines = printed(monkeypatch, io.StringIO())
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_HEADERS", "authorization: Bearer the-token")
+    exporter_of("http/protobuf").shutdown()
+    assert "Header format invalid" in lines.getvalue()
+    assert "the-token" not in lines.getvalue()
+
+
 @pytest.mark.parametrize("form", ["json", "text"])
 async def test_a_traceback_says_where_but_not_with_which_row(
     monkeypatch: pytest.MonkeyPatch, connection: Connection, form: LogFormat
@@ -135,6 +146,23 @@ async def test_the_events_about_a_dead_letter_and_a_paused_destination_name_the_
         assert await replica.stop() == 0
     assert paused["trace_id"] in {span.trace_id for span in collector.named("deliver gone")}
     assert [dead["trace_id"]] == [span.trace_id for span in collector.named("deliver failing")]
+
+
+async def test_a_destination_that_fails_and_its_return_are_said_once_each(
+    untraced: Installation, receiver: Receiver, connection: Connection
+) -> None:
+    receiver.answer = status(500)
+    untraced.configure({"shop": {"url": receiver.url()}})
+    await connection.execute(
+        "INSERT INTO outbox.job (destination, topic, payload) SELECT 'shop', 't', '{}' FROM generate_series(1, 40)"
+    )
+    replica = await untraced.start()
+    opened = await replica.event("breaker_opened", destination="shop")
+    assert (opened["level"], opened["why"]) == ("warning", "500 Internal Server Error")
+    receiver.answer = status(204)
+    await replica.event("breaker_closed", destination="shop")
+    assert await replica.stop() == 0
+    assert (len(replica.logged("breaker_opened")), len(replica.logged("breaker_closed"))) == (1, 1)
 
 
 async def test_a_replica_that_is_idle_logs_nothing(

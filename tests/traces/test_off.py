@@ -138,6 +138,25 @@ def test_an_exporter_that_the_relay_does_not_have_is_refused(
     assert str(refused.value) == sentence
 
 
+@pytest.mark.parametrize(
+    ("variables", "what"),
+    [
+        ({"OTEL_BSP_MAX_QUEUE_SIZE": "10"}, "max_export_batch_size must be less than or equal to max_queue_size"),
+        (
+            {"OTEL_EXPORTER_OTLP_PROTOCOL": "grpc", "OTEL_EXPORTER_OTLP_COMPRESSION": "zip"},
+            'Invalid value "zip" for compression',
+        ),
+    ],
+)
+def test_a_value_that_opentelemetry_cannot_use_is_a_sentence(
+    monkeypatch: pytest.MonkeyPatch, variables: dict[str, str], what: str
+) -> None:
+    for name, value in {"OTEL_TRACES_EXPORTER": "otlp", **variables}.items():
+        monkeypatch.setenv(name, value)
+    with pytest.raises(ConfigError, match=rf"^OpenTelemetry cannot use its OTEL_\* variables: {what}"):
+        otlp.traces("one")
+
+
 def test_grpc_without_its_extra_is_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OTEL_TRACES_EXPORTER", "otlp")
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_PROTOCOL", "grpc")

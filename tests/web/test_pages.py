@@ -1,13 +1,16 @@
 """What the pages say, and what they never do."""
 
+import os
 import re
+import signal
 
 import httpx
 import pytest
 
+from relay import database as our_database
 from tests.conftest import Connection
 from tests.web.seed import Seeded
-from tests.web.site import Site, form_token
+from tests.web.site import TOKENS, Site, form_token, site
 
 
 async def test_a_payload_with_markup_is_shown_as_text(admin: httpx.AsyncClient, seeded: Seeded) -> None:
@@ -112,6 +115,29 @@ async def test_what_cannot_be_shown_is_said_in_a_sentence(
     assert answer.status_code == status
     assert says in answer.text
     assert '<p role="alert">' in answer.text
+
+
+@pytest.mark.parametrize("away", ["ended", "silent"])
+async def test_a_database_that_is_away_is_no_bug_of_the_page(
+    database: str, connection: Connection, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch, away: str
+) -> None:
+    monkeypatch.setattr(our_database, "_ANSWER_S", -29.0)  # on top of the 30 s that a statement may take
+    async with site(database) as found, found.program(TOKENS["viewer"]) as program:
+        assert (await program.get("/admin/api/v1/operations")).status_code == 200
+        cursor = await connection.execute(
+            "SELECT pid FROM pg_stat_activity WHERE application_name = 'relay web' AND datname = current_database()"
+        )
+        servers = [row[0] for row in await cursor.fetchall()]
+        try:
+            for pid in servers:
+                os.kill(pid, signal.SIGTERM if away == "ended" else signal.SIGSTOP)
+            answer = await program.get("/admin/api/v1/operations", timeout=40)
+        finally:
+            for pid in servers if away == "silent" else ():
+                os.kill(pid, signal.SIGCONT)
+    assert answer.status_code == 503
+    assert answer.json()["error"].startswith("the database cannot be used: ")
+    assert "page_crashed" not in caplog.text
 
 
 async def test_an_empty_outbox_needs_no_attention(admin: httpx.AsyncClient, dashboard: Site) -> None:

@@ -40,7 +40,7 @@ def _about(each: DestinationView, cap: int) -> Iterator[Remark]:
     if sentence := _BREAKERS.get(each.breaker or ""):
         yield Remark(name, sentence)
     if status.dead:
-        standing = f"; {_entities(status.standing_lanes)} behind them" if status.standing_lanes else ""
+        standing = f"; {_entities(status.standing_lanes, cap)} behind them" if status.standing_lanes else ""
         letters = "dead letter" if status.dead == 1 else "dead letters"
         yield Remark(name, f"{_number(status.dead, cap)} {letters}{standing}", dead=True)
     if (status.oldest_due_age_s or 0.0) > _LATE_S:
@@ -49,8 +49,8 @@ def _about(each: DestinationView, cap: int) -> Iterator[Remark]:
         yield Remark(name, "has jobs, but is not registered")
 
 
-def _entities(lanes: int) -> str:
-    return "1 entity stands still" if lanes == 1 else f"{lanes:,} entities stand still"
+def _entities(lanes: int, cap: int) -> str:
+    return "1 entity stands still" if lanes == 1 else f"{_number(lanes, cap)} entities stand still"
 
 
 def _many(number: int, cap: int) -> str:

@@ -13,8 +13,7 @@ from relay.job import Cancelled, Jobs, Shown
 from relay.rules.redrive import Letter, Report
 from relay.web.admin.traffic import Minute, Traffic
 
-# Counts stop here, so that looking costs the same at any backlog.
-CAP = 1_000
+# Counts of the jobs behind a dead letter stop here.
 BEHIND_CAP = 100
 # Most jobs that one request changes.
 MOST_AT_ONCE = 1_000
@@ -78,13 +77,13 @@ class Desk:
 
     async def overview(self) -> Overview:
         """Every destination, the lanes that wait longest, unrouted jobs and replicas."""
-        status = await Admin(self._database).status(cap=CAP)
+        status = await Admin(self._database).status()
         breakers = self._breakers()
         views = [
             DestinationView(each, breakers.get(each.name), self._traffic.success_ratio(each.name))
             for each in status.destinations
         ]
-        return Overview(self.replica, CAP, views, status.lanes, status.unrouted, status.replicas)
+        return Overview(self.replica, status.cap, views, status.lanes, status.unrouted, status.replicas)
 
     def hour(self, destination: str | None = None) -> list[Minute]:
         """This replica's attempts of the last hour, minute by minute."""

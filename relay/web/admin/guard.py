@@ -11,6 +11,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from relay.database import UNAVAILABLE
 from relay.errors import RelayError
 from relay.model import Role
 from relay.telemetry import event
@@ -149,7 +150,7 @@ class Guard:
                 return self.refuse(request, refusal)
             except RelayError as error:
                 return self._explain(request, 409, str(error))
-            except psycopg.Error as error:
+            except (psycopg.Error, *UNAVAILABLE) as error:
                 text = " ".join(str(error).split())
                 return self._explain(request, 503, f"the database cannot be used: {text}")
             except Exception as bug:  # noqa: BLE001 - it costs this answer, not the replica

@@ -79,6 +79,7 @@ class Pages:
             session,
             "destination.html",
             each=found[0],
+            cap=overview.cap,
             hour=self._desk.hour(name),
             operations=await self._desk.operations(name),
         )

@@ -12,7 +12,7 @@ from relay import __version__
 from relay.rules.why import duration, instant
 from relay.web.admin import chart
 from relay.web.admin.access import Access, Session, may
-from relay.web.admin.desk import BEHIND_CAP, CAP, MOST_AT_ONCE, REACH
+from relay.web.admin.desk import BEHIND_CAP, MOST_AT_ONCE, REACH
 from relay.web.admin.guard import BASE, COOKIE, FORM_TOKEN
 
 _TITLES = {401: "Log in", 403: "Not allowed", 404: "Not found", 409: "Refused", 429: "Wait", 503: "No database"}
@@ -32,7 +32,7 @@ class Views:
         )
         self._templates.filters.update(instant=_instant, duration=_duration, count=_count, trace_id=_trace_id)
         self._templates.globals.update(
-            base=BASE, here=here, version=__version__, form_token_name=FORM_TOKEN, cap=CAP, behind_cap=BEHIND_CAP,
+            base=BASE, here=here, version=__version__, form_token_name=FORM_TOKEN, behind_cap=BEHIND_CAP,
             reach=REACH, most_at_once=MOST_AT_ONCE, chart=chart,
         )  # fmt: skip
 
@@ -60,7 +60,7 @@ def _duration(seconds: float | None) -> str:
     return "–" if seconds is None else f"{seconds * 1000:.0f} ms" if 0 < seconds < 1 else duration(seconds)
 
 
-def _count(number: int | None, cap: int = CAP) -> str:
+def _count(number: int | None, cap: int) -> str:
     return "–" if number is None else f"{number:,}+" if number >= cap else f"{number:,}"
 
 
