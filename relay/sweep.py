@@ -13,8 +13,10 @@ from relay.telemetry import event
 
 _RECLAIMED_AT_ONCE = 200
 _LANES_AT_ONCE = 1000
-# Of a step's time the least to rest after it: where vacuum is held back, it passes over all that ran since.
+# Of a step's time the least to rest after it, up to so much: where vacuum is held back, it passes over all that ran
+# since.
 _REST = 20
+_LONGEST_REST_S = 30.0
 
 
 class Sweeper:
@@ -64,7 +66,8 @@ class Sweeper:
             self._ring(job.destination)
         if len(reclaimed) >= _RECLAIMED_AT_ONCE:
             return 0.0
-        return self._soon(max(self._sweep_s, _REST * (time.monotonic() - began_s)))
+        rests_s = min(_LONGEST_REST_S, _REST * (time.monotonic() - began_s))
+        return self._soon(max(self._sweep_s, rests_s))
 
     async def heal(self) -> float:
         """Goes on with lanes that nobody would: stranded ones, and those whose policy has become `skip`."""

@@ -84,8 +84,8 @@ async def test_it_looks_every_50_ms_while_the_claimer_is_busy_and_ever_more_rare
     assert camp.pauses_s == [pytest.approx(each, rel=0.11) for each in expected]
 
 
-async def test_it_rests_twenty_times_as_long_as_it_looked(camp: Camp, database: str) -> None:
-    camp.busy = True
+async def look_slowly(camp: Camp, database: str) -> float:
+    """One look that takes at least 50 ms; the pause after it."""
     async with await psycopg.AsyncConnection.connect(database) as foreign:
         await foreign.execute("LOCK TABLE outbox.job IN ACCESS EXCLUSIVE MODE")
         look = asyncio.create_task(camp.scout.step())
@@ -93,4 +93,22 @@ async def test_it_rests_twenty_times_as_long_as_it_looked(camp: Camp, database: 
             pass
         await foreign.execute("SELECT pg_sleep(0.05)")
         await foreign.commit()
-    assert await look == camp.pauses_s[0] == 20 * camp.took_s > 1.0
+    return await look
+
+
+async def test_after_the_second_slow_look_in_a_row_it_rests_twenty_times_as_long_as_the_shorter_one(
+    camp: Camp, database: str
+) -> None:
+    camp.busy = True
+    await camp.scout.step()
+    fast_s = camp.took_s
+    assert await look_slowly(camp, database) == pytest.approx(max(0.05, 20 * fast_s), rel=0.11)
+    slow_s = camp.took_s
+    assert await look_slowly(camp, database) == camp.pauses_s[2] == 20 * min(slow_s, camp.took_s) > 1.0
+
+
+async def test_it_never_rests_for_more_than_half_a_minute(camp: Camp, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(scout, "_REST", 1e9)
+    camp.busy = True
+    await camp.scout.step()
+    assert await camp.scout.step() == 30.0
