@@ -102,14 +102,14 @@ class Database:
                     cursors = [
                         await connection.execute(SQL[name], parameters, binary=True) for name, parameters in statements
                     ]
-            except psycopg.Error:
+            except psycopg.Error as error:
                 status = connection.info.transaction_status
                 if status is TransactionStatus.INERROR:
                     # The server passed over the end of the transaction too.
                     await connection.rollback()
                 elif status is not TransactionStatus.IDLE:
                     await connection.close()
-                raise
+                raise _first(error) from None
             return [await cursor.fetchall() if cursor.description else [] for cursor in cursors]
 
     @contextlib.asynccontextmanager
@@ -161,6 +161,13 @@ class Transaction:
         """Runs one statement; its rows."""
         cursor = await self._connection.execute(SQL[name], parameters, binary=True)
         return await cursor.fetchall() if cursor.description else []
+
+
+def _first(error: psycopg.Error) -> psycopg.Error:
+    """What a pipeline failed of. What follows it there fails too, and is raised in its place where it arrives apart."""
+    while isinstance(error, errors.PipelineAborted) and isinstance(error.__context__, psycopg.Error):
+        error = error.__context__
+    return error
 
 
 async def _configure(connection: AsyncConnection[Any]) -> None:

@@ -6,13 +6,10 @@ from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from relay.rows import FirstDue
+from relay.rules.rest import Rest
 from relay.store import Store
 
 _SHORTEST_PAUSE_S = 0.05
-# Of a look's time the least to rest after it, up to so much: where vacuum is held back, a look passes over all that
-# was delivered. One that took long by itself, as when the database stood still for a moment, does not count.
-_REST = 20
-_LONGEST_REST_S = 30.0
 
 
 class Found(Protocol):
@@ -34,7 +31,8 @@ class Scout:
         self._busy = busy
         self._poll_s = poll_s
         self._rng = rng
-        self._pause_s = self._took_s = 0.0
+        self._pause_s = 0.0
+        self._rest = Rest()
 
     async def step(self) -> float:
         """Looks once; seconds until the next look."""
@@ -43,8 +41,6 @@ class Scout:
         took_s = time.monotonic() - began_s
         pause_s = _SHORTEST_PAUSE_S if self._busy() else max(_SHORTEST_PAUSE_S, 2 * self._pause_s)
         self._pause_s = min(self._poll_s, pause_s)
-        rests_s = min(_LONGEST_REST_S, _REST * min(took_s, self._took_s))
-        rests_s = max(self._pause_s * self._rng.uniform(0.9, 1.1), rests_s)
-        self._took_s = took_s
+        rests_s = max(self._pause_s * self._rng.uniform(0.9, 1.1), self._rest.after(took_s))
         self._found(first_due, took_s=took_s, pause_s=rests_s)
         return rests_s

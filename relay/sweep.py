@@ -8,15 +8,12 @@ from collections.abc import Callable, Sequence
 from relay.database import CONFLICTS
 from relay.model import Destination
 from relay.rows import Reclaimed
+from relay.rules.rest import Rest
 from relay.store import Store
 from relay.telemetry import event
 
 _RECLAIMED_AT_ONCE = 200
 _LANES_AT_ONCE = 1000
-# Of a step's time the least to rest after it, up to so much: where vacuum is held back, it passes over all that ran
-# since.
-_REST = 20
-_LONGEST_REST_S = 30.0
 
 
 class Sweeper:
@@ -40,6 +37,7 @@ class Sweeper:
         #: Stranded lanes found and healed, since the start; see `heal`.
         self.healed = 0
         self._healed_up_to = ("", "")
+        self._rest = Rest()
         self.configure(destinations, sweep_s=sweep_s, batch=batch)
 
     def configure(self, destinations: Sequence[Destination], *, sweep_s: float, batch: int) -> None:
@@ -66,8 +64,7 @@ class Sweeper:
             self._ring(job.destination)
         if len(reclaimed) >= _RECLAIMED_AT_ONCE:
             return 0.0
-        rests_s = min(_LONGEST_REST_S, _REST * (time.monotonic() - began_s))
-        return self._soon(max(self._sweep_s, rests_s))
+        return self._soon(max(self._sweep_s, self._rest.after(time.monotonic() - began_s)))
 
     async def heal(self) -> float:
         """Goes on with lanes that nobody would: stranded ones, and those whose policy has become `skip`."""

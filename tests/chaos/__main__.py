@@ -64,7 +64,7 @@ async def run(nest: Nest, postgres: Postgres, seconds: int, seed: int) -> oracle
     if crashes := fleet.events("loop_crashed") + fleet.events("attempt_crashed"):
         verdict.faults.append(f"{crashes} crashes in the replicas' logs")
     async with await AsyncConnection.connect(dsn, autocommit=True) as connection:
-        await oracle.judge(connection, receiver.arrivals, verdict, fleet.just_thawed)
+        await oracle.judge(connection, receiver.arrivals, verdict, fleet)
     await runner.cleanup()
     committed, rolled_back = sum(p.committed for p in producers), sum(p.rolled_back for p in producers)
     print(f"faults: {' '.join(faults.done)}")

@@ -67,11 +67,9 @@ class Faults:
 
     async def _freeze(self) -> None:
         name = self._rng.choice(self._fleet.names)
-        self._fleet.signal(name, signal.SIGSTOP)
-        await self._count(name)
-        await asyncio.sleep(self._freeze_s)
-        self._fleet.thawed.append((name, asyncio.get_running_loop().time()))
-        self._fleet.signal(name, signal.SIGCONT)
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._fleet.freeze(name, self._freeze_s))
+            await self._count(name)
 
     async def _stop(self) -> None:
         name = self._rng.choice(self._fleet.names)

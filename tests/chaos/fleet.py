@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -50,7 +51,7 @@ class Fleet:
 
     def __init__(self, nest: Nest, dsn: str, port: int, names: list[str], **groups: Mapping[str, object]) -> None:
         self.names = names
-        self.thawed: list[tuple[str, float]] = []
+        self._freezes: list[tuple[str, float, float]] = []
         self._nest = nest
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
         inherited = {name: value for name, value in os.environ.items() if not name.startswith("RELAY_")}
@@ -82,9 +83,23 @@ class Fleet:
         self._nest.forget(process)
         return code
 
+    async def freeze(self, name: str, seconds: float) -> None:
+        """Stops a replica in the middle of whatever it does, and lets it go on."""
+        began_s = time.monotonic()
+        self.signal(name, signal.SIGSTOP)
+        await asyncio.sleep(seconds)
+        self._freezes.append((name, began_s, time.monotonic()))
+        self.signal(name, signal.SIGCONT)
+
     def just_thawed(self, name: str, at_s: float) -> bool:
         """Whether the replica was let go, after a freeze longer than its lease, less than a deadline before `at_s`."""
-        return any(name == each and 0 <= at_s - thawed_s <= DEADLINE_S for each, thawed_s in self.thawed)
+        return any(name == each and 0 <= at_s - ended_s <= DEADLINE_S for each, _, ended_s in self._freezes)
+
+    def frozen(self, name: str, at_s: float | None) -> bool:
+        """Whether the replica was frozen at that time."""
+        return at_s is not None and any(
+            name == each and began_s <= at_s <= ended_s for each, began_s, ended_s in self._freezes
+        )
 
     async def command(self, *arguments: str) -> None:
         """Runs a relay command to its end."""

@@ -1,7 +1,6 @@
 """What must hold, computed from the receiver's record and from the table and its history."""
 
 from collections import defaultdict
-from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from itertools import pairwise
 from pathlib import Path
@@ -9,9 +8,9 @@ from typing import Any
 
 from psycopg import AsyncConnection
 
-from tests.chaos.receiver import Arrival
+from tests.chaos.fleet import Fleet
+from tests.chaos.receiver import LATE, Arrival
 
-Thawed = Callable[[str, float], bool]
 Row = tuple[Any, ...]
 
 _JOBS = b"""
@@ -58,27 +57,29 @@ class Verdict:
         return asdict(self)
 
 
-async def judge(connection: AsyncConnection, arrivals: list[Arrival], verdict: Verdict, just_thawed: Thawed) -> None:
-    """Fills the verdict. `just_thawed` tells whether a replica came back from a freeze shortly before a time."""
+async def judge(connection: AsyncConnection, arrivals: list[Arrival], verdict: Verdict, fleet: Fleet) -> None:
+    """Fills the verdict. The fleet knows which of its replicas was frozen, and when."""
     rows = await (await connection.execute(_JOBS)).fetchall()
     jobs = {row[0]: row for row in rows}
     by_job: dict[int, list[Arrival]] = defaultdict(list)
     for arrival in arrivals:
         by_job[arrival.sequence].append(arrival)
     given_up = set(await (await connection.execute(_GIVEN_UP)).fetchall())
-    _fates(rows, by_job, given_up, verdict)
+    _fates(rows, by_job, given_up, verdict, fleet)
     for id_, destination, entity_key in await (await connection.execute(_VANISHED)).fetchall():
         verdict.jobs += 1
         verdict.lost += 1
         verdict.faults.append(f"job {id_} of {destination}/{entity_key} was committed, and is gone")
     _same_bytes(jobs, arrivals, verdict)
-    _order(arrivals, verdict, just_thawed)
+    _order(arrivals, verdict, fleet)
     overtaken = await (await connection.execute((Path(__file__).parent / "overtaken.sql").read_bytes())).fetchall()
     verdict.overtaken_claims = len(overtaken)
     _conclude(verdict, overtaken)
 
 
-def _fates(rows: list[Row], by_job: dict[int, list[Arrival]], given_up: set[Row], verdict: Verdict) -> None:
+def _fates(
+    rows: list[Row], by_job: dict[int, list[Arrival]], given_up: set[Row], verdict: Verdict, fleet: Fleet
+) -> None:
     standing = {(row[1], row[2]) for row in rows if row[3] == "dead" and row[4]}
     for id_, destination, entity_key, status, *_ in rows:
         accepted = [a for a in by_job[id_] if a.status == 204]
@@ -86,7 +87,8 @@ def _fates(rows: list[Row], by_job: dict[int, list[Arrival]], given_up: set[Row]
         verdict.attempts += len(by_job[id_])
         if status == "done":
             verdict.delivered += 1
-            if not accepted:
+            # Who is frozen until after the answer finds it in time: its own clock stood still too.
+            if not accepted and not any(a.status == LATE and fleet.frozen(a.replica, a.ended_s) for a in by_job[id_]):
                 verdict.lost += 1
                 verdict.faults.append(f"job {id_} is done, and the receiver never accepted it")
         elif status == "dead":
@@ -109,14 +111,14 @@ def _same_bytes(jobs: dict[int, Row], arrivals: list[Arrival], verdict: Verdict)
             verdict.faults.append(f"job {arrival.sequence} was never committed, or not with this key and body")
 
 
-def _order(arrivals: list[Arrival], verdict: Verdict, just_thawed: Thawed) -> None:
+def _order(arrivals: list[Arrival], verdict: Verdict, fleet: Fleet) -> None:
     lanes: dict[tuple[str, str], list[Arrival]] = defaultdict(list)
     for arrival in sorted(arrivals, key=lambda a: a.began_s):
         if arrival.entity_key is not None and not arrival.redrive:
             lanes[arrival.destination, arrival.entity_key].append(arrival)
     for (destination, entity_key), lane in lanes.items():
         # A process frozen between its last look at the lease and its send is late, and nobody can prevent it.
-        late = {id(a) for a in _behind(lane) if just_thawed(a.replica, a.began_s)}
+        late = {id(a) for a in _behind(lane) if fleet.just_thawed(a.replica, a.began_s)}
         verdict.late_sends += len(late)
         prompt = [arrival for arrival in lane if id(arrival) not in late]
         _one_after_the_other(f"{destination}/{entity_key}", prompt, verdict)

@@ -86,7 +86,7 @@ class World:
         verdict = oracle.Verdict(seed=0, healed=self.fleet.events("lane_healed"))
         async with self.connected() as connection:
             [verdict.in_flight_at_kills] = await (await connection.execute(_UNANSWERED)).fetchone() or (0,)
-            await oracle.judge(connection, self.receiver.arrivals, verdict, self.fleet.just_thawed)
+            await oracle.judge(connection, self.receiver.arrivals, verdict, self.fleet)
         assert not verdict.faults, "\n".join([*verdict.faults[:20], self.last_words()])
         never = ('loop_crashed"', 'attempt_crashed"', SECRET.removeprefix("whsec_"))
         lines = [line for name in REPLICAS for line in self.fleet.log(name).read_text().splitlines()]

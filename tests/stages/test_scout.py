@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 import psycopg
 import pytest
 
-from relay import scout
 from relay.rows import FirstDue
+from relay.rules.rest import Rest
 from relay.scout import Scout
 from relay.store import Store
 from tests.conftest import Connection
@@ -73,7 +73,7 @@ async def test_it_finds_neither_what_is_due_later_nor_what_is_paused(camp: Camp,
 async def test_it_looks_every_50_ms_while_the_claimer_is_busy_and_ever_more_rarely_up_to_the_poll_afterwards(
     camp: Camp, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(scout, "_REST", 0)
+    monkeypatch.setattr(Rest, "after", lambda _self, _took_s: 0.0)
     camp.busy = True
     for _ in range(3):
         await camp.scout.step()
@@ -105,10 +105,3 @@ async def test_after_the_second_slow_look_in_a_row_it_rests_twenty_times_as_long
     assert await look_slowly(camp, database) == pytest.approx(max(0.05, 20 * fast_s), rel=0.11)
     slow_s = camp.took_s
     assert await look_slowly(camp, database) == camp.pauses_s[2] == 20 * min(slow_s, camp.took_s) > 1.0
-
-
-async def test_it_never_rests_for_more_than_half_a_minute(camp: Camp, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(scout, "_REST", 1e9)
-    camp.busy = True
-    await camp.scout.step()
-    assert await camp.scout.step() == 30.0

@@ -1,7 +1,11 @@
 """How often a transaction of the relay waits for the database: what a network between the two costs."""
 
+import asyncio
+import select
 from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any
 
+import psycopg
 import pytest
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
@@ -65,5 +69,27 @@ async def test_a_conflict_leaves_nothing_open_and_costs_one_more(road: Proxy, st
     async with jobs.connection.transaction():
         await jobs.change(job_id, "topic = 'held'")
         assert await counted(road, work) == 2
+    await store.settle([done(job)])
+    assert await jobs.statuses() == ["done"]
+
+
+async def test_a_conflict_is_one_though_the_database_tells_it_before_the_pipeline_ends(
+    store: Store, jobs: Jobs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A replica with much to do comes back late to a pipeline that it has not closed yet."""
+    job_id = await jobs.add()
+    [job] = await claim(store)
+    close = psycopg.AsyncPipeline.__aexit__
+
+    async def close_late(pipeline: psycopg.AsyncPipeline, *raised: Any) -> None:
+        await asyncio.to_thread(select.select, [pipeline.pgconn.socket], [], [])
+        await close(pipeline, *raised)
+
+    monkeypatch.setattr(psycopg.AsyncPipeline, "__aexit__", close_late)
+    async with jobs.connection.transaction():
+        await jobs.change(job_id, "topic = 'held'")
+        with pytest.raises(CONFLICTS):
+            await store.settle([done(job)], patient=False)
+    monkeypatch.undo()
     await store.settle([done(job)])
     assert await jobs.statuses() == ["done"]
