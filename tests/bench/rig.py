@@ -84,7 +84,7 @@ class Rig:
             json.dumps(
                 {
                     "database": {"dsn": self.dsn},
-                    "log": {"level": "warning"},
+                    "log": {"level": "error"},
                     "destinations": signed,
                     **settings,
                 }
