@@ -183,14 +183,13 @@ class Admin:
 
     async def status(self) -> Status:
         """Every destination, unrouted jobs and replicas, at a cost that does not grow with the table."""
-        cap = fair_cap(len(await self.registry()))
+        cap = fair(COUNTED, len(await self.registry()), least=COUNTED_OF_EACH)
         found, unrouted, replicas = await self._database.transact(
             ("status", {"cap": cap}), ("unrouted", {"cap": cap}), ("replicas", {})
         )
         destinations = [DestinationStatus(*row) for row in found]
         names = [each.name for each in destinations]
-        walk = max(1, LANES_WALKED // max(1, len(names)))
-        asked = {"destinations": names, "walk": walk, "show": LANES_SHOWN, "cap": cap}
+        asked = {"destinations": names, "walk": fair(LANES_WALKED, len(names)), "show": LANES_SHOWN, "cap": cap}
         [lanes] = await self._database.transact(("lanes", asked))
         return Status(
             cap=cap,
@@ -206,9 +205,9 @@ class Admin:
         return [row[0] for row in found]
 
 
-def fair_cap(destinations: int) -> int:
-    """Where counts stop, with so many destinations."""
-    return max(COUNTED_OF_EACH, COUNTED // max(1, destinations))
+def fair(total: int, destinations: int, *, least: int = 1) -> int:
+    """What each of so many destinations may have of a total, and in any case."""
+    return max(least, total // max(1, destinations))
 
 
 def no_such_destination(destination: str, known: Collection[str]) -> str:

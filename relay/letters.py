@@ -10,8 +10,9 @@ import click
 
 from relay import render
 from relay.admin import Admin
+from relay.bulk import Bulk, Selection
 from relay.database import Database
-from relay.dead import Bulk, Letters, Selection
+from relay.dead import Letters
 from relay.rules.moment import moment
 from relay.rules.redrive import Report
 from relay.verb import actor, configured_destinations, database, json_option, settings, verb

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from psycopg.types.json import Jsonb
 
-from relay.admin import DestinationStatus
+from relay.admin import DestinationStatus, fair
 from relay.database import Database, Transaction
 from relay.migration import Comparison, judge, migrations
 from relay.rows import Row
@@ -67,7 +67,7 @@ class Sampler:
 
 def cap_of_each(registered: int) -> int:
     """Where the counts of each destination stop, with so many of them. tests/metrics/pages.py has what that costs."""
-    return max(CAP_AT_LEAST, min(CAP, CAP_OF_ALL // max(1, registered)))
+    return min(CAP, fair(CAP_OF_ALL, registered, least=CAP_AT_LEAST))
 
 
 async def _take(transaction: Transaction) -> list[Gauge]:
@@ -75,7 +75,7 @@ async def _take(transaction: Transaction) -> list[Gauge]:
     status = [DestinationStatus(*row) for row in await transaction.fetch("status", {"cap": cap})]
     names = [each.name for each in status]
     lanes = await transaction.fetch(
-        "sample_lanes", {"destinations": names, "walk": max(1, LANES // max(1, len(names))), "cap": BEHIND}
+        "sample_lanes", {"destinations": names, "walk": fair(LANES, len(names)), "cap": BEHIND}
     )
     [(unrouted,)] = await transaction.fetch("unrouted", {"cap": CAP})
     [(held_s, held_transactions, dead_tuples)] = await transaction.fetch("vacuum", {})

@@ -57,7 +57,7 @@ class Store:
 
     async def first_due(self) -> list[FirstDue]:
         """Each range of anybody's destinations that has due rows, except where they are paused."""
-        [found] = await self._database.transact(("first_due", {}), durable=False)
+        [found] = await self._database.transact(("first_due", {}))
         return rows.first_due(found)
 
     async def settle(self, settlements: Sequence[Settlement], *, patient: bool = True) -> Settled:

@@ -3,8 +3,8 @@
 from collections.abc import AsyncIterator, Sequence
 from functools import partial
 
+from relay.bulk import Bulk, Selection, discard
 from relay.database import Transaction
-from relay.dead import Bulk, Selection, discard
 from relay.rows import Parameters, Row
 from relay.rules.redrive import Letter, Report
 
@@ -39,7 +39,7 @@ class Waiting(Bulk):
     async def _refuse_running(self, report: Report, pinned: Selection) -> None:
         if pinned.unrouted:
             return
-        [[(running,)]] = await self._database.transact(("waiting_running", {**_filters(pinned), "cap": _RUNNING_CAP}))
+        [[(running,)]] = await self._database.transact(("waiting_running", {**pinned.filters, "cap": _RUNNING_CAP}))
         if running:
             report.matched += running
             report.refused += running
@@ -58,17 +58,13 @@ class Waiting(Bulk):
             start = pinned.destination or "", (pinned.destination and pinned.entity_key) or ""
             after: Row | None = (0, *start, -1, False, "-infinity")
             while after and wanted != 0:
-                look = {**_filters(pinned), **dict(zip(_PLACE, after, strict=True)), "walk": walk, "width": _LOOK}
+                look = {**pinned.filters, **dict(zip(_PLACE, after, strict=True)), "walk": walk, "width": _LOOK}
                 [found] = await self._database.transact(("waiting", look))
                 letters = [Letter(*row[:10]) for row in found if row[10]][:wanted]
                 yield letters
                 wanted = None if wanted is None else wanted - len(letters)
                 last = found[-1] if found else None
                 after = (last[0], last[1], last[3], *last[12:]) if last and last[11] else None
-
-
-def _filters(pinned: Selection) -> dict[str, object]:
-    return {name: getattr(pinned, name) for name in ("destination", "topic", "entity_key", "since", "until")}
 
 
 def _accepted(report: Report, letters: Sequence[Letter]) -> list[Letter]:

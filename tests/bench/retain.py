@@ -18,7 +18,7 @@ from contextlib import closing
 import psycopg
 
 from relay import rows
-from relay.admin import LANES_SHOWN, LANES_WALKED, fair_cap
+from relay.admin import COUNTED, COUNTED_OF_EACH, LANES_SHOWN, LANES_WALKED, fair
 from relay.database import Database
 from relay.dead import BEHIND_CAP
 from relay.demo.nest import Nest
@@ -86,8 +86,9 @@ _LOOKS: Mapping[str, Sequence[tuple[str, Mapping[str, object]]]] = {
 
 def _status(destinations: int) -> Sequence[tuple[str, Mapping[str, object]]]:
     """The statements of `relay status`, as it asks them."""
-    cap, names = fair_cap(destinations), [f"d{number}" for number in range(1, destinations + 1)]
-    lanes = {"destinations": names, "walk": LANES_WALKED // destinations, "show": LANES_SHOWN, "cap": cap}
+    cap = fair(COUNTED, destinations, least=COUNTED_OF_EACH)
+    names = [f"d{number}" for number in range(1, destinations + 1)]
+    lanes = {"destinations": names, "walk": fair(LANES_WALKED, destinations), "show": LANES_SHOWN, "cap": cap}
     return [("status", {"cap": cap}), ("lanes", lanes), ("unrouted", {"cap": cap}), ("replicas", {})]
 
 

@@ -9,8 +9,9 @@ from collections.abc import Awaitable, Callable
 import psycopg
 from psycopg import AsyncConnection
 
+from relay.bulk import Selection
 from relay.database import Database
-from relay.dead import Letters, Selection
+from relay.dead import Letters
 from relay.demo.postgres import Postgres
 from tests.chaos.fleet import Fleet
 

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import os
+import pty
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
 from dataclasses import dataclass
@@ -115,6 +116,21 @@ def relay(anywhere: Relay, configured: Path, database: str) -> Relay:
         return await anywhere(*arguments, **{**known, **variables})
 
     return run
+
+
+async def answered(answer: str, *arguments: str, database: str, configured: Path) -> tuple[int | None, str, str]:
+    """Run `relay` at a terminal where a person answers its question; its exit code, and what it wrote where."""
+    ours, theirs = pty.openpty()
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "relay", *arguments,
+        stdin=theirs, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
+        env={**SECRETS, "PATH": os.environ["PATH"], "RELAY_DATABASE_DSN": database, "RELAY_CONFIG": str(configured)},
+    )  # fmt: skip
+    os.write(ours, f"{answer}\n".encode())
+    out, err = await process.communicate()
+    os.close(ours)
+    os.close(theirs)
+    return process.returncode, out.decode(), err.decode()
 
 
 @pytest.fixture

@@ -6,8 +6,9 @@ from datetime import UTC, datetime, timedelta
 import pytest
 import pytest_asyncio
 
+from relay.bulk import Selection
 from relay.database import Database
-from relay.dead import Letters, Selection
+from relay.dead import Letters
 from tests.cli.conftest import DEAD, DONE, Connection, Put, Relay, fail, rows
 
 LET_GO = {**DEAD, "holds_lane": "false"}

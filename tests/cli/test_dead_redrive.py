@@ -1,19 +1,18 @@
 """`relay dead redrive` and `relay dead discard`: what is done, what is refused, and what stays behind."""
 
 import asyncio
-import os
-import pty
 import re
-import sys
+from pathlib import Path
 
 import psycopg
 import pytest
 
 from relay import database as our_database
+from relay.bulk import Selection
 from relay.database import Database
-from relay.dead import Letters, Selection
+from relay.dead import Letters
 from relay.errors import RelayError
-from tests.cli.conftest import DEAD, DONE, RUNNING, SECRETS, Connection, Put, Relay, fail, rows, until
+from tests.cli.conftest import DEAD, DONE, RUNNING, Connection, Put, Relay, answered, fail, rows, until
 from tests.cli.test_job_cancel import gate, is_waiting, settle, settle_lanes, status_of, waits_for
 
 LET_GO = {**DEAD, "holds_lane": "false"}
@@ -186,21 +185,14 @@ async def test_a_vague_request_is_wrong_usage(
 
 @pytest.mark.parametrize(("answer", "code", "status"), [("y", 0, "pending"), ("n", 1, "dead")])
 async def test_a_person_sees_the_counts_and_is_asked(
-    put: Put, connection: Connection, database: str, configured: os.PathLike[str], answer: str, code: int, status: str
+    put: Put, connection: Connection, database: str, configured: Path, answer: str, code: int, status: str
 ) -> None:
     job = await put(**LET_GO)
-    ours, theirs = pty.openpty()
-    process = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "relay", "dead", "redrive", "--all", "--json",
-        stdin=theirs, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
-        env={**SECRETS, "PATH": os.environ["PATH"], "RELAY_DATABASE_DSN": database, "RELAY_CONFIG": str(configured)},
-    )  # fmt: skip
-    os.write(ours, f"{answer}\n".encode())
-    out, err = await process.communicate()
-    os.close(ours)
-    os.close(theirs)
-    assert err.decode().startswith("1 matched: 1 would be redriven (billing 1)\nRedrive 1? [y/N]: ")
-    assert (process.returncode, bool(out)) == (code, code == 0)
+    ended, out, err = await answered(
+        answer, "dead", "redrive", "--all", "--json", database=database, configured=configured
+    )
+    assert err.startswith("1 matched: 1 would be redriven (billing 1)\nRedrive 1? [y/N]: ")
+    assert (ended, bool(out)) == (code, code == 0)
     assert await status_of(connection, job) == [status]
 
 

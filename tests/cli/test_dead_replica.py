@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest_asyncio
 from aiohttp import web
 
+from relay.bulk import Selection
 from relay.database import Database
-from relay.dead import Letters, Selection
+from relay.dead import Letters
 from relay.demo.nest import Nest
 from tests.cli.conftest import Connection, Put, rows, until
 from tests.receiver import Arrival, Receiver

@@ -1,16 +1,13 @@
 """`relay job cancel` with filters: which jobs it ends, what it leaves, and that their lanes go on."""
 
-import asyncio
-import os
-import pty
-import sys
+from pathlib import Path
 
 import pytest
 
+from relay.bulk import Selection
 from relay.database import Database
-from relay.dead import Selection
 from relay.waiting import Waiting
-from tests.cli.conftest import DEAD, DONE, RUNNING, SECRETS, Connection, Put, Relay, rows
+from tests.cli.conftest import DEAD, DONE, RUNNING, Connection, Put, Relay, answered, rows
 from tests.cli.test_job_cancel import status_of
 
 BLOCKED = {"status": "'blocked'"}
@@ -82,7 +79,7 @@ async def test_a_walk_of_many_looks_misses_nothing(
 ) -> None:
     """Looks of two rows and of batches of three, over jobs of every range of the indexes, some of which do not fit."""
     monkeypatch.setattr("relay.waiting._LOOK", 2)
-    monkeypatch.setattr("relay.dead._BATCH", 3)
+    monkeypatch.setattr("relay.bulk._BATCH", 3)
     await put_of_every_range(connection)
     async with Database(database, name="test", pool_size=1) as pool:
         report = await Waiting(pool, actor="test").cancel(Selection(topic="a"))
@@ -222,19 +219,12 @@ async def test_a_vague_request_is_wrong_usage_and_cancels_nothing(
 
 @pytest.mark.parametrize(("answer", "code", "status"), [("y", 0, "discarded"), ("n", 1, "pending")])
 async def test_a_person_sees_the_counts_and_is_asked(
-    put: Put, connection: Connection, database: str, configured: os.PathLike[str], answer: str, code: int, status: str
+    put: Put, connection: Connection, database: str, configured: Path, answer: str, code: int, status: str
 ) -> None:
     job = await put()
-    ours, theirs = pty.openpty()
-    process = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "relay", "job", "cancel", "--destination", "billing", "--json",
-        stdin=theirs, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
-        env={**SECRETS, "PATH": os.environ["PATH"], "RELAY_DATABASE_DSN": database, "RELAY_CONFIG": str(configured)},
-    )  # fmt: skip
-    os.write(ours, f"{answer}\n".encode())
-    out, err = await process.communicate()
-    os.close(ours)
-    os.close(theirs)
-    assert err.decode().startswith("1 matched: 1 would be discarded (billing 1)\nDiscard 1? [y/N]: ")
-    assert (process.returncode, bool(out)) == (code, code == 0)
+    ended, out, err = await answered(
+        answer, "job", "cancel", "--destination", "billing", "--json", database=database, configured=configured
+    )
+    assert err.startswith("1 matched: 1 would be discarded (billing 1)\nDiscard 1? [y/N]: ")
+    assert (ended, bool(out)) == (code, code == 0)
     assert await status_of(connection, job) == [status]

@@ -6,8 +6,8 @@ import psycopg
 import pytest
 
 from relay import database as our_database
+from relay.bulk import Selection
 from relay.database import Database
-from relay.dead import Selection
 from relay.waiting import Waiting
 from tests.cli.conftest import RUNNING, Connection, Put, rows, until
 from tests.cli.test_job_cancel import gate, is_waiting, settle, settle_lanes, status_of, waits_for

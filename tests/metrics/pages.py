@@ -8,6 +8,7 @@ import psycopg
 import pytest
 
 from relay import sample
+from relay.admin import fair
 from relay.demo.postgres import Postgres
 from tests.store.backlog import fill, freeze
 from tests.store.plan import Mode, Planner, Statistics, buffers, scanned
@@ -29,7 +30,7 @@ INSERT INTO outbox.destination (name, topics) SELECT 'd' || d, '{t}' FROM genera
 def statements(destinations: Sequence[str]) -> dict[str, dict[str, object]]:
     """What a sample executes, with so many registered destinations."""
     cap = sample.cap_of_each(len(destinations))
-    walk = max(1, sample.LANES // len(destinations))
+    walk = fair(sample.LANES, len(destinations))
     return {
         "sample_lock": {},
         "sample": {},

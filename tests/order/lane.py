@@ -1,7 +1,8 @@
 """What the situations have in common: delivering what is due, a lease that lapses, a redrive."""
 
+from relay.bulk import Selection
 from relay.database import Database
-from relay.dead import Letters, Selection
+from relay.dead import Letters
 from relay.model import Job
 from relay.rules.redrive import Report
 from relay.store import Store

@@ -8,8 +8,9 @@ import pytest
 
 from relay import rows
 from relay.admin import Admin
+from relay.bulk import Selection
 from relay.database import Database
-from relay.dead import Letters, Selection
+from relay.dead import Letters
 from relay.errors import RelayError
 from relay.job import Jobs as Operator
 from relay.rules.request import headers

@@ -8,8 +8,9 @@ from functools import partial
 import psycopg
 import pytest
 
+from relay.bulk import Selection
 from relay.database import CONFLICTS, SQL, Database
-from relay.dead import Letters, Selection
+from relay.dead import Letters
 from relay.store import Store
 from tests.store.jobs import LEASE_S, TRACE, Jobs, claim, claim_ids, dead, done, retry
 

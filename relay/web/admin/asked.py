@@ -4,7 +4,8 @@ from collections.abc import Mapping
 
 from starlette.exceptions import HTTPException
 
-from relay.dead import Place, Selection
+from relay.bulk import Selection
+from relay.dead import Place
 from relay.rules.moment import moment
 
 FILTERS = ("destination", "topic", "entity", "since", "until", "error")

@@ -7,8 +7,9 @@ from typing import Literal
 from starlette.exceptions import HTTPException
 
 from relay.admin import Admin, DestinationStatus, Operation, Replica, WaitingLane
+from relay.bulk import Selection
 from relay.database import Database
-from relay.dead import Letters, Page, Place, Selection
+from relay.dead import Letters, Page, Place
 from relay.job import Cancelled, Jobs, Shown
 from relay.rules.redrive import Letter, Report
 from relay.web.admin.traffic import Minute, Traffic
